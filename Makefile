@@ -1,0 +1,53 @@
+# make demo     see lariat at work on scripted agents: no key, no config
+# make test     everything that must hold
+# make bench    ratios against the limits of this machine
+# make install  put lariat into ~/.cargo/bin
+# make check    formatting and lints only
+
+CARGO ?= cargo
+TESTS := --workspace --features lariat/pause-points
+
+.PHONY: demo test bench install check agents tools rust record clean
+
+demo: rust
+	@$(CARGO) build --release -q -p lariat -p lariat-testkit
+	@target/release/lariat-demo
+
+test: check agents tools
+	$(CARGO) build $(TESTS) --bins
+	$(CARGO) test $(TESTS)
+
+check: rust
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(TESTS) --all-targets -- -D warnings
+
+bench: rust tools
+	$(CARGO) build --release -p lariat
+	$(CARGO) run --release -q -p lariat-bench -- all
+
+install: rust
+	$(CARGO) install --locked --path crates/cli
+
+# The real agents at exact versions: the contract tests drive them.
+agents: agents/node_modules/.installed
+agents/node_modules/.installed: agents/package-lock.json
+	@scripts/need node=nodejs npm=npm
+	cd agents && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# What the tests and benchmarks run besides.
+tools:
+	@scripts/need git=git unshare=util-linux strace=strace cc=gcc setpriv=util-linux
+
+rust:
+	@command -v $(CARGO) >/dev/null 2>&1 || { echo "lariat needs Rust (rustup or Debian's cargo, 1.90 or later)" >&2; exit 1; }
+	@scripts/need cc=gcc
+
+# Records the stores of the real agents anew into fixtures/.
+record: agents tools
+	$(CARGO) build $(TESTS) --bins
+	LARIAT_RECORD=$(CURDIR)/fixtures $(CARGO) test -p lariat --features pause-points --test contract
+
+clean:
+	$(CARGO) clean
+	rm -rf agents/node_modules

@@ -1,0 +1,140 @@
+//! Telling an agent's process from the thousand others.
+//!
+//! By the name of the program that runs: the command name, the first argument,
+//! or the script an interpreter was given. A word somewhere in the arguments
+//! (`vim claude`, `grep codex`) is no program.
+
+use std::path::{Path, PathBuf};
+
+use lariat_core::{Time, Unbound, Untrusted};
+use lariat_sys::scan::{Process, Table};
+use lariat_sys::{clock, file, process};
+
+const INTERPRETERS: [&str; 12] =
+    ["node", "nodejs", "bun", "deno", "python", "python3", "bash", "sh", "dash", "zsh", "perl", "ruby"];
+
+/// How a process runs a program: directly, or by an interpreter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Where its own arguments start.
+    pub arguments: usize,
+    /// Whether an interpreter runs a script of that name.
+    pub script: bool,
+}
+
+/// Whether a process runs one of these programs.
+pub fn runs(process: &Process, names: &[&str]) -> Option<Run> {
+    let mut arguments = process.arguments().enumerate();
+    let program = arguments.next().map_or("", |(_, a)| a);
+    let named = |path: &str| names.contains(&base(path));
+    if named(program) || (named(&process.comm) && !is_interpreter(base(program))) {
+        return Some(Run { arguments: 1, script: false });
+    }
+    if !is_interpreter(base(program)) {
+        return None;
+    }
+    let (at, script) = arguments.find(|(_, a)| !a.starts_with('-'))?;
+    named(script).then_some(Run { arguments: at + 1, script: true })
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn is_interpreter(name: &str) -> bool {
+    INTERPRETERS.contains(&name) || name.starts_with("python3.")
+}
+
+/// The value of `--flag VALUE` or `--flag=VALUE`.
+pub fn flag<'a>(arguments: &[&'a str], names: &[&str]) -> Option<&'a str> {
+    for (i, argument) in arguments.iter().enumerate() {
+        if names.contains(argument) {
+            return arguments.get(i + 1).copied();
+        }
+        let value = names.iter().find_map(|n| argument.strip_prefix(n)?.strip_prefix('='));
+        if value.is_some() {
+            return value;
+        }
+    }
+    None
+}
+
+/// Whether an agent process uses the store at `ours`: another user's, or one
+/// with another home, has nothing to do with the sessions there.
+pub fn uses_store(pid: u32, variable: &str, under_home: &str, ours: &Path) -> bool {
+    let Ok(environment) = process::environment(pid) else {
+        // Unreadable: of another user, or of ours and shy. Only ours counts.
+        return owner(pid) == Some(own_user());
+    };
+    let set = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let theirs = set(variable).or_else(|| set("HOME").map(|h| h.join(under_home)));
+    theirs.is_none_or(|theirs| same_place(&theirs, ours))
+}
+
+fn same_place(a: &Path, b: &Path) -> bool {
+    a == b || matches!((file::place(a), file::place(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+fn owner(pid: u32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
+}
+
+fn own_user() -> u32 {
+    owner(std::process::id()).unwrap_or(0)
+}
+
+/// Whether text is a UUID, the shape of both agents' ids.
+pub fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
+}
+
+/// When a process started.
+pub fn started(process: &Process) -> Time {
+    Time(clock::ticks_to_ms(process.start))
+}
+
+/// Where a process stands, if that can be read.
+pub fn standing(pid: u32) -> Option<Untrusted> {
+    process::cwd(pid).ok().map(|p| Untrusted::new(p.to_string_lossy()))
+}
+
+/// Processes that could not be tied to a session, told as what they are. Left
+/// out are wrappers, scripts that only wait for the real program they started
+/// (which is in the list), and those that have ended since the scan.
+pub fn unbound(
+    agent: &'static str,
+    found: Vec<(Process, Run)>,
+    table: &Table,
+    why: impl Fn(&Process) -> String,
+) -> Vec<Unbound> {
+    let wraps = |p: &Process| table.descendants(p.pid).iter().any(|d| found.iter().any(|(f, _)| f.pid == d.pid));
+    let alone = found.iter().filter(|(p, run)| !(run.script && wraps(p))).map(|(p, _)| p);
+    alone
+        .filter(|p| !matches!(p.is_alive(), Ok(false)))
+        .map(|p| Unbound { agent, pid: p.pid, cwd: standing(p.pid), started_at: Some(started(p)), why: why(p).into() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_in_both_spellings() {
+        assert_eq!(flag(&["-p", "--session-id", "x"], &["--session-id"]), Some("x"));
+        assert_eq!(flag(&["--session-id=x"], &["--session-id"]), Some("x"));
+        assert_eq!(flag(&["--session-idx=x", "--session-id"], &["--session-id"]), None);
+    }
+
+    #[test]
+    fn ids_are_uuids() {
+        assert!(is_uuid("1c809f1f-3e4d-4288-987c-dda9b2225483"));
+        assert!(!is_uuid("1c809f1f-3e4d-4288-987c-dda9b222548"));
+        assert!(!is_uuid("agent-1f-3e4d-4288-987c-dda9b222548354"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Which process holds which session.
+//!
+//! In the order of belief: the registry's entry for that very process; the id
+//! in the environment of a tool the process started; the id it was started
+//! with. `/clear` gives a process a new session, so its arguments come last.
+//! One process holds at most one session, and one session shows at most one
+//! process. What cannot be tied to a session is told apart, never guessed.
+
+use std::collections::{HashMap, HashSet};
+
+use lariat_core::{Fact, Observation, Witness};
+use lariat_sys::process;
+use lariat_sys::scan::{Process, Table};
+
+use super::registry::{self, Entry, Here, Holder, Job};
+use super::{NAME, Role, role};
+use crate::agent_process as ap;
+use crate::look::{Bond, Look, Report};
+
+/// What is known of the processes before any transcript is opened.
+#[derive(Default)]
+pub struct Bound {
+    /// The process of a session.
+    pub bonds: HashMap<String, Bond>,
+    /// Entries by session, each with who stands behind it.
+    pub entries: HashMap<String, Vec<(Entry, Holder)>>,
+    /// Further things worth knowing of a session.
+    pub notes: HashMap<String, Vec<Observation>>,
+    /// Background jobs by session.
+    pub jobs: HashMap<String, Job>,
+    /// Whether the background daemon runs, which may start a worker any moment.
+    pub daemon: bool,
+}
+
+/// Binds processes to sessions.
+pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
+    let store = &look.places.claude;
+    let mut warnings = Vec::new();
+    let mut warn = |path: &std::path::Path, error: String| warnings.push(registry::warning(look, path, error));
+    let entries = registry::entries(store, &mut warn);
+    let jobs = registry::jobs(store, &mut warn);
+    report.warnings.append(&mut warnings);
+
+    let mut bound = Bound { jobs: jobs.into_iter().map(|j| (j.session.clone(), j)).collect(), ..Bound::default() };
+    let ours = |p: &Process| ap::uses_store(p.pid, "CLAUDE_CONFIG_DIR", ".claude", store);
+    let mut taken = HashSet::new();
+    let here = Here::now();
+    for entry in entries {
+        let holder = entry.holder(look, &here, &|p| role(p).is_some());
+        if let Holder::Alive(process) = &holder {
+            taken.insert(process.pid);
+            by_registry(&mut bound, look, &entry, process);
+        }
+        bound.entries.entry(entry.session.clone()).or_default().push((entry, holder));
+    }
+    let Ok(table) = look.table else { return bound };
+
+    let mut loose = Vec::new();
+    for process in table.iter() {
+        match role(process) {
+            Some(Role::Session(run)) if !taken.contains(&process.pid) && ours(process) => {
+                loose.push((process.clone(), run));
+            }
+            Some(Role::Other) if !bound.daemon => bound.daemon = ours(process),
+            _ => {}
+        }
+    }
+    let why = "no registry entry, no id in its arguments or in a child's environment";
+    by_word(table, loose, &mut bound, report, why);
+    bound
+}
+
+/// What the processes alone tell, when the store does not answer.
+pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
+    let mut report = Report::default();
+    let Ok(table) = look.table else { return report };
+    let ours = |p: &Process| ap::uses_store(p.pid, "CLAUDE_CONFIG_DIR", ".claude", &look.places.claude);
+    let loose = table.iter().filter_map(|p| match role(p) {
+        Some(Role::Session(run)) if ours(p) => Some((p.clone(), run)),
+        _ => None,
+    });
+    let mut bound = Bound::default();
+    by_word(table, loose.collect(), &mut bound, &mut report, why);
+    report.sightings = bound.bonds.into_iter().map(|(session, bond)| bond.unread(session, why)).collect();
+    report
+}
+
+/// Binds by what the processes themselves say.
+fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, report: &mut Report, why: &str) {
+    let mut unbound = Vec::new();
+    for (process, run) in loose {
+        match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
+            Some((session, fact)) if !bound.bonds.contains_key(&session) => {
+                let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}", process.pid));
+                bound.bonds.insert(session, Bond { process, evidence });
+            }
+            Some((session, _)) => {
+                let also = format!("process {} also works on this session", process.pid);
+                let note = Observation::new(Witness::Process, Fact::Note(also.into()));
+                bound.notes.entry(session).or_default().push(note);
+            }
+            None => unbound.push((process, run)),
+        }
+    }
+    report.unbound.extend(ap::unbound(NAME, unbound, table, |_| why.to_owned()));
+}
+
+/// Claude Code does not keep two processes off one session. The row shows the
+/// one that needs a person most; the other is a note.
+fn by_registry(bound: &mut Bound, look: &Look<'_>, entry: &Entry, process: &Process) {
+    let by = if process.halted { "registered, now halted by a signal" } else { "registered with this start time" };
+    let evidence = Observation::new(Witness::Registry, Fact::Alive { pid: Some(process.pid), by: by.into() })
+        .at(entry.state_at)
+        .from(look.places.shown(&entry.path));
+    let bond = Bond { process: process.clone(), evidence };
+    let Some(other) = bound.bonds.insert(entry.session.clone(), bond.clone()) else { return };
+    let rival = bound.entries.get(&entry.session).and_then(|all| all.iter().find(|(e, _)| e.pid == other.process.pid));
+    let (shown, also) =
+        if rival.is_some_and(|(e, _)| urgency(e) > urgency(entry)) { (other, bond) } else { (bond, other) };
+    let text = format!("process {} also works on this session", also.process.pid);
+    let note = Observation::new(Witness::Registry, Fact::Note(text.into()));
+    bound.notes.entry(entry.session.clone()).or_default().push(note);
+    bound.bonds.insert(entry.session.clone(), shown);
+}
+
+fn urgency(entry: &Entry) -> u8 {
+    use lariat_core::State;
+    match entry.state {
+        Some(State::Waiting(_)) => 3,
+        Some(State::Busy) => 2,
+        Some(_) => 1,
+        None => 0,
+    }
+}
+
+/// A tool that the process started carries the session's id. The process's own
+/// environment does not count: a nested Claude Code inherits that of the outer.
+fn by_child(table: &Table, parent: &Process) -> Option<(String, Fact)> {
+    let pid = parent.pid.to_string();
+    table.descendants(parent.pid).into_iter().find_map(|child| {
+        let environment = process::environment(child.pid).ok()?;
+        let session = environment.get("CLAUDE_CODE_SESSION_ID").filter(|s| ap::is_uuid(s))?;
+        (environment.get("CLAUDE_PID") == Some(&pid)).then(|| {
+            let by = format!("its child {} carries the session's id", child.pid);
+            (session.to_owned(), Fact::Alive { pid: Some(parent.pid), by: by.into() })
+        })
+    })
+}
+
+fn by_arguments(process: &Process, run: ap::Run) -> Option<(String, Fact)> {
+    let arguments: Vec<&str> = process.arguments().skip(run.arguments).collect();
+    let forks = arguments.contains(&"--fork-session");
+    let (session, name) = match ap::flag(&arguments, &["--session-id"]) {
+        Some(id) => (id, "--session-id"),
+        None if forks => return None, // the fork's own id is not there yet
+        None => (ap::flag(&arguments, &["--resume", "-r"])?, "--resume"),
+    };
+    ap::is_uuid(session).then(|| {
+        let by = format!("started with {name}");
+        (session.to_ascii_lowercase(), Fact::Alive { pid: Some(process.pid), by: by.into() })
+    })
+}

@@ -1,0 +1,361 @@
+//! What the lines of a Claude Code transcript add up to.
+//!
+//! Written for 2.1.325, lenient towards 2.0 and 2.1.197. One prompt opens a
+//! turn; an answer, an API error or an interruption closes it:
+//!
+//! ```text
+//!  prompt ──> Open ──tool_use/tool_result──> Open
+//!               │── assistant, stop_reason other than tool_use ──> Over, well
+//!               │── assistant with isApiErrorMessage ────────────> Over, failed
+//!               └── user "[Request interrupted by user…" ────────> Over, aborted
+//! ```
+//!
+//! Traps, all measured: commands of the program itself (`/compact`, `/clear`)
+//! leave `user` lines that open no turn; one message is several lines with the
+//! same id, which count their tokens once; `cost-state` is written at exit and
+//! at `/clear`, but holds nothing of a run that was killed; a resumed session
+//! gets a synthetic answer that ends nothing.
+
+use std::collections::BTreeMap;
+
+use lariat_core::{Time, Tokens};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::json::{Keep, Value};
+use crate::reader::Fold;
+use crate::tool::Call;
+
+/// Since this version a command typed with `!` also asks the model.
+const BASH_ASKS_MODEL: (u32, u32, u32) = (2, 1, 325);
+
+/// How the last turn stands.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stand {
+    /// Nothing seen of it, since the start or since a gap.
+    #[default]
+    Unseen,
+    /// Open.
+    Open,
+    /// Opened by a message that is only queued so far.
+    Queued(Box<Stand>),
+    /// Answered.
+    Well,
+    /// Ended in this error.
+    Failed(String),
+    /// Interrupted, in the agent's words.
+    Aborted(String),
+}
+
+/// The fold of one transcript.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named after what the lines say")]
+pub struct Transcript {
+    pub cwd: Option<String>,
+    pub branch: Option<String>,
+    pub version: Option<String>,
+    pub model: Option<String>,
+    pub entrypoint: Option<String>,
+    pub custom_title: Option<String>,
+    pub other_title: Option<String>,
+    pub agent_name: Option<String>,
+    pub prompt: Option<String>,
+    pub started: Option<i64>,
+    pub updated: Option<i64>,
+    pub stand: Stand,
+    /// Tool calls without a result.
+    pub calls: Vec<Call>,
+    /// The last thing said was the exit's accounting: the session was left.
+    pub left: bool,
+    pub cost_usd: Option<f64>,
+    pub cost_tokens: Option<[u64; 4]>,
+    /// Usage by hash of the message id: `input, output, cache_read, cache_write`.
+    messages: BTreeMap<u64, [u64; 4]>,
+}
+
+impl Transcript {
+    /// The tokens of several transcripts together, a message in two of them once.
+    pub fn tokens_together<'a>(all: impl Iterator<Item = &'a Transcript>) -> Tokens {
+        let mut messages: BTreeMap<u64, [u64; 4]> = BTreeMap::new();
+        for (id, usage) in all.flat_map(|t| &t.messages) {
+            grow(messages.entry(*id).or_default(), usage);
+        }
+        sum(messages.values())
+    }
+
+    /// What the exit's accounting says, if nothing was said since.
+    pub fn cost_state_tokens(&self) -> Option<Tokens> {
+        self.cost_tokens.filter(|_| self.left).map(to_tokens)
+    }
+
+    fn user(&mut self, line: Value<'_>) {
+        let content = line.get("message").get("content");
+        let mut results = 0;
+        for item in content.items().filter(|i| i.get("type").str() == Some("tool_result")) {
+            results += 1;
+            let id = item.get("tool_use_id").str().unwrap_or("");
+            self.calls.retain(|call| call.id != id);
+        }
+        if results > 0 {
+            self.open();
+            return;
+        }
+        let text = content.str().or_else(|| content.items().find_map(|i| i.get("text").str())).unwrap_or("");
+        if text.starts_with("[Request interrupted by user") {
+            self.close(Stand::Aborted("interrupted by a person".into()));
+            return;
+        }
+        if line.get("isMeta").is_true() || line.get("isCompactSummary").is_true() {
+            return;
+        }
+        let text = text.trim_start();
+        if text.starts_with("<command-name>") || text.starts_with("<local-command") {
+            return; // a command of the program itself
+        }
+        if text.starts_with("<bash-input>") || text.starts_with("<bash-stdout>") {
+            if version(self.version.as_deref()) >= BASH_ASKS_MODEL {
+                self.open();
+            }
+            return;
+        }
+        let by_program = line.get("promptSource").str() == Some("system");
+        if self.prompt.is_none() && !by_program {
+            self.prompt = Some(typed(text)).filter(|t| !t.is_empty());
+        }
+        self.calls.clear();
+        self.open();
+    }
+
+    fn assistant(&mut self, line: Value<'_>) {
+        let message = line.get("message");
+        let model = message.get("model").some_str();
+        if let (Some(id), usage) = (message.get("id").some_str(), message.get("usage"))
+            && usage.exists()
+        {
+            let count = |key: &str| usage.get(key).u64().unwrap_or(0);
+            let used = [
+                count("input_tokens"),
+                count("output_tokens"),
+                count("cache_read_input_tokens"),
+                count("cache_creation_input_tokens"),
+            ];
+            grow(self.messages.entry(xxh3_64(id.as_bytes())).or_default(), &used);
+        }
+        if line.get("isSidechain").is_true() {
+            return; // a sub-agent's line, as older versions kept them here
+        }
+        let blocks = message.get("content");
+        if line.get("isApiErrorMessage").is_true() {
+            let said = blocks.items().find_map(|b| b.get("text").some_str());
+            let error = said.or(line.get("error").some_str()).unwrap_or("API error");
+            self.close(Stand::Failed(error.to_owned()));
+            return;
+        }
+        if model == Some("<synthetic>") {
+            return;
+        }
+        if let Some(model) = model {
+            self.model = Some(model.to_owned());
+        }
+        for block in blocks.items().filter(|b| b.get("type").str() == Some("tool_use")) {
+            if let Some(id) = block.get("id").str()
+                && !self.calls.iter().any(|c| c.id == id)
+                && self.calls.len() < 64
+            {
+                let name = block.get("name").str().unwrap_or("tool");
+                self.calls.push(Call::new(id, name, block.get("input"), None));
+            }
+        }
+        let last_block = blocks.items().last().and_then(|b| b.get("type").str());
+        let over = match message.get("stop_reason").str() {
+            Some("tool_use" | "pause_turn") => false,
+            Some(_) => true,
+            None => last_block == Some("text"), // 2.0 writes no stop_reason
+        };
+        if over {
+            self.close(Stand::Well);
+        } else {
+            self.open();
+        }
+    }
+
+    fn open(&mut self) {
+        self.stand = Stand::Open;
+        self.left = false;
+    }
+
+    fn close(&mut self, stand: Stand) {
+        self.stand = stand;
+        self.calls.clear();
+        self.left = false;
+    }
+
+    fn queue(&mut self, line: Value<'_>) {
+        match line.get("operation").str() {
+            Some("enqueue") => {
+                let prompt = line.get("content").some_str().filter(|c| !c.starts_with('<'));
+                if self.prompt.is_none() {
+                    self.prompt = prompt.map(str::to_owned);
+                }
+                if !matches!(self.stand, Stand::Open | Stand::Queued(_)) {
+                    self.stand = Stand::Queued(Box::new(std::mem::take(&mut self.stand)));
+                    self.left = false;
+                }
+            }
+            Some("remove" | "popAll") => {
+                if let Stand::Queued(before) = &mut self.stand {
+                    self.stand = std::mem::take(before);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn cost_state(&mut self, line: Value<'_>) {
+        let mut used = [0; 4];
+        for (_, model) in line.get("modelUsage").entries() {
+            let keys = ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
+            for (sum, key) in used.iter_mut().zip(keys) {
+                *sum += model.get(key).u64().unwrap_or(0);
+            }
+        }
+        self.cost_tokens = Some(used);
+        self.cost_usd = line.get("totalCostUSD").f64();
+        self.left = true;
+    }
+}
+
+impl Fold for Transcript {
+    const KEEP: Keep = |parent, key| {
+        if parent == b"modelUsage" || parent == b"input" {
+            return true;
+        }
+        matches!(
+            key,
+            b"type"
+                | b"subtype"
+                | b"message"
+                | b"id"
+                | b"model"
+                | b"content"
+                | b"text"
+                | b"name"
+                | b"input"
+                | b"tool_use_id"
+                | b"stop_reason"
+                | b"usage"
+                | b"input_tokens"
+                | b"output_tokens"
+                | b"cache_read_input_tokens"
+                | b"cache_creation_input_tokens"
+                | b"timestamp"
+                | b"cwd"
+                | b"gitBranch"
+                | b"version"
+                | b"entrypoint"
+                | b"isSidechain"
+                | b"isMeta"
+                | b"isCompactSummary"
+                | b"promptSource"
+                | b"isApiErrorMessage"
+                | b"error"
+                | b"operation"
+                | b"customTitle"
+                | b"agentName"
+                | b"aiTitle"
+                | b"summary"
+                | b"totalCostUSD"
+                | b"modelUsage"
+                | b"inputTokens"
+                | b"outputTokens"
+                | b"cacheReadInputTokens"
+                | b"cacheCreationInputTokens"
+        )
+    };
+
+    fn line(&mut self, line: Value<'_>) {
+        let at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
+        self.started = self.started.or(at);
+        self.updated = self.updated.max(at);
+        let kept = |key: &str| line.get(key).some_str().map(str::to_owned);
+        if self.cwd.is_none() {
+            self.cwd = kept("cwd");
+        }
+        for (field, key) in
+            [(&mut self.branch, "gitBranch"), (&mut self.version, "version"), (&mut self.entrypoint, "entrypoint")]
+        {
+            if let Some(new) = line.get(key).some_str()
+                && field.as_deref() != Some(new)
+            {
+                *field = Some(new.to_owned());
+            }
+        }
+        match line.get("type").str().unwrap_or("") {
+            "user" if !line.get("isSidechain").is_true() => self.user(line),
+            "assistant" => self.assistant(line),
+            "queue-operation" => self.queue(line),
+            "cost-state" => self.cost_state(line),
+            "custom-title" => self.custom_title = kept("customTitle"),
+            "agent-name" => self.agent_name = kept("agentName"),
+            "ai-title" => self.other_title = kept("aiTitle"),
+            "summary" => self.other_title = kept("summary"),
+            "continued-in" => self.left = true, // moved to the background under another id
+            _ => {}
+        }
+    }
+
+    fn gap(&mut self) {
+        self.stand = Stand::Unseen;
+        self.calls.clear();
+        self.left = false;
+        self.cost_tokens = None;
+        self.cost_usd = None;
+    }
+
+    fn knows_head(&self) -> bool {
+        self.prompt.is_some() && self.cwd.is_some()
+    }
+
+    fn knows_tail(&self) -> bool {
+        !matches!(self.stand, Stand::Unseen | Stand::Queued(_))
+    }
+}
+
+fn grow(kept: &mut [u64; 4], seen: &[u64; 4]) {
+    for (kept, seen) in kept.iter_mut().zip(seen) {
+        *kept = (*kept).max(*seen);
+    }
+}
+
+fn sum<'a>(messages: impl Iterator<Item = &'a [u64; 4]>) -> Tokens {
+    let mut total = [0u64; 4];
+    for usage in messages {
+        for (total, used) in total.iter_mut().zip(usage) {
+            *total = total.saturating_add(*used);
+        }
+    }
+    to_tokens(total)
+}
+
+fn to_tokens([input, output, cache_read, cache_write]: [u64; 4]) -> Tokens {
+    Tokens { input, output, cache_read, cache_write }
+}
+
+fn version(text: Option<&str>) -> (u32, u32, u32) {
+    let mut parts = text.unwrap_or("").split('.').map(|p| p.parse().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+/// What a person typed: a command of their own stands in tags.
+fn typed(text: &str) -> String {
+    let tag = |name: &str| {
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        let from = text.find(&open)? + open.len();
+        Some(text[from..].split(&close).next().unwrap_or("").trim())
+    };
+    match tag("command-name") {
+        Some(name) => format!("{name} {}", tag("command-args").unwrap_or("")).trim().to_owned(),
+        None => text.trim().to_owned(),
+    }
+}

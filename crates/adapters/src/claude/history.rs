@@ -1,0 +1,74 @@
+//! Who left with `/exit`.
+//!
+//! No way of leaving Claude Code is written into the transcript. A turn that
+//! looks open at its end may have been left on purpose: then `history.jsonl`
+//! has an `/exit` for the session that is younger than its last record.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use lariat_sys::file;
+use memchr::memmem;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::json::{Keep, Value};
+use crate::look::Look;
+use crate::reader::Fold;
+use crate::store::{Found, read_all};
+
+/// When a session was last left, by hash of its id.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+struct Exits(BTreeMap<u64, i64>);
+
+impl Fold for Exits {
+    const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
+    const SIEVE: Option<fn(&[u8]) -> bool> =
+        Some(|line| memmem::find(line, b"\"/exit").is_some() || memmem::find(line, b"\"/quit").is_some());
+
+    fn line(&mut self, line: Value<'_>) {
+        let typed = line.get("display").str().map(str::trim);
+        if let (Some("/exit" | "/quit"), Some(session)) = (typed, line.get("sessionId").str()) {
+            let at = line.get("timestamp").u64().unwrap_or(0) as i64;
+            self.0.insert(xxh3_64(session.as_bytes()), at);
+        }
+    }
+
+    fn gap(&mut self) {}
+
+    fn knows_head(&self) -> bool {
+        true
+    }
+
+    fn knows_tail(&self) -> bool {
+        true
+    }
+}
+
+/// Tells whether a session was left with `/exit`; reads history on the first
+/// question, if there is one.
+pub struct History<'a> {
+    look: &'a Look<'a>,
+    exits: OnceLock<Exits>,
+}
+
+impl<'a> History<'a> {
+    /// Nothing is read yet.
+    pub fn new(look: &'a Look<'a>) -> Self {
+        History { look, exits: OnceLock::new() }
+    }
+
+    /// Whether `/exit` was typed in a session after its last record.
+    pub fn left_by_exit(&self, session: &str, last_record: Option<i64>) -> bool {
+        let exits = self.exits.get_or_init(|| self.read().unwrap_or_default());
+        exits.0.get(&xxh3_64(session.as_bytes())).is_some_and(|at| last_record.is_none_or(|last| *at >= last))
+    }
+
+    fn read(&self) -> Option<Exits> {
+        let path = self.look.places.claude.join("history.jsonl");
+        let (_, key) = file::open(&path).ok()?;
+        let cache = self.look.places.cache.as_ref().map(|c| c.join("claude-history"));
+        let files = [Found { path, key, whole: true }];
+        Some(read_all::<Exits>(cache, &files).pop()?.ok()?.fold)
+    }
+}

@@ -1,0 +1,113 @@
+//! Claude Code: what its store, its registry and its processes tell.
+//!
+//! The registry knows which process holds which session and what it is doing;
+//! the transcript knows what was said and how the last turn stands; history
+//! knows that a person typed `/exit`. [`Claude`] puts the three beside the
+//! process table. It reads no key file, no credentials, and writes nothing.
+//!
+//! Measured on 2.1.325; see `docs/agents/claude.md`.
+
+mod bind;
+mod fold;
+mod history;
+pub mod registry;
+mod sessions;
+pub mod talk;
+
+use std::path::PathBuf;
+
+use lariat_sys::scan::Process;
+
+use crate::Adapter;
+use crate::agent_process as ap;
+use crate::look::{Look, Places, Report};
+use crate::talk::Language;
+
+/// The agent's name.
+pub const NAME: &str = "claude";
+
+const PROGRAMS: [&str; 3] = ["claude", "claude.exe", "claude-code"];
+
+/// Words after the program that make it something other than a session.
+const NOT_SESSIONS: [&str; 24] = [
+    "agents",
+    "attach",
+    "auth",
+    "auto-mode",
+    "bg-pty-host",
+    "bg-spare",
+    "config",
+    "daemon",
+    "doctor",
+    "gateway",
+    "import",
+    "install",
+    "kill",
+    "logs",
+    "mcp",
+    "migrate-installer",
+    "plugin",
+    "plugins",
+    "project",
+    "remote-control",
+    "rm",
+    "setup-token",
+    "stop",
+    "update",
+];
+
+/// What a Claude Code process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// It may hold a session.
+    Session(ap::Run),
+    /// The background daemon, a spare worker, or a command that holds none.
+    Other,
+}
+
+fn role(process: &Process) -> Option<Role> {
+    let run = ap::runs(process, &PROGRAMS).or_else(|| {
+        // Before it was a native program it was a script in its package.
+        let script = process.arguments().nth(1)?;
+        let ours = script.ends_with("/claude-code/cli.js") && ap::runs(process, &["cli.js"]).is_some();
+        ours.then_some(ap::Run { arguments: 2, script: true })
+    })?;
+    let word = process.arguments().nth(run.arguments).unwrap_or("");
+    let other = NOT_SESSIONS.contains(&word) || matches!(word, "--bg-pty-host" | "--bg-spare" | "--version" | "--help");
+    Some(if other { Role::Other } else { Role::Session(run) })
+}
+
+/// The adapter.
+pub struct Claude;
+
+impl Adapter for Claude {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["claude"]
+    }
+
+    fn store(&self, places: &Places) -> PathBuf {
+        places.claude.clone()
+    }
+
+    fn observe(&self, look: &Look<'_>) -> Report {
+        crate::pause::point("claude.observe");
+        let mut report = Report::default();
+        let bound = bind::bind(look, &mut report);
+        sessions::tell(look, &bound, &mut report);
+        report.watch.push(look.places.claude.join("sessions"));
+        report.watch.push(look.places.claude.join("projects"));
+        report
+    }
+
+    fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
+        bind::by_processes(look, why)
+    }
+
+    fn language(&self) -> &'static dyn Language {
+        &talk::Lines
+    }
+}

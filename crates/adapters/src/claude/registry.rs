@@ -1,0 +1,272 @@
+//! Claude Code's own list of running sessions, `sessions/<pid>.json`, and of
+//! background jobs, `jobs/<id>/state.json`.
+//!
+//! An entry is a claim, not a fact: a killed session leaves its entry behind
+//! with the last status frozen in it. It counts only for the very process it
+//! names: same PID, same start time, in the same PID namespace, and still the
+//! same program.
+
+use std::path::{Path, PathBuf};
+
+use lariat_core::{State, Time, Untrusted, Warning};
+use lariat_sys::scan::{self, Process};
+use lariat_sys::{clock, file, process};
+
+use crate::agent_process as ap;
+use crate::json::{Doc, Value};
+use crate::look::Look;
+
+const LARGEST: u64 = 1 << 20;
+/// How far a recorded start may lie from the kernel's, in milliseconds: the
+/// registry is written a moment after the start, and clocks are set.
+const SLACK: i64 = 60_000;
+/// The inode of the first PID namespace: who stands there sees every process.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+/// One entry.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "named after the entry's own fields")]
+pub struct Entry {
+    pub path: PathBuf,
+    pub pid: u32,
+    pub session: String,
+    pub cwd: Option<String>,
+    pub started: Option<i64>,
+    pub proc_start: Option<u64>,
+    pub domain: Option<String>,
+    pub name: Option<String>,
+    pub state: Option<State>,
+    pub state_at: Option<Time>,
+}
+
+/// Who stands behind an entry.
+#[derive(Debug)]
+pub enum Holder {
+    /// This process.
+    Alive(Process),
+    /// Nobody any more, and why we know.
+    Gone(String),
+    /// It cannot be checked from here, and why not.
+    Elsewhere(String),
+}
+
+impl Holder {
+    /// Whether it is this process.
+    pub fn is(&self, pid: u32) -> bool {
+        matches!(self, Holder::Alive(p) if p.pid == pid)
+    }
+}
+
+/// Reads every entry; what cannot be read is a warning.
+pub fn entries(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Entry> {
+    let dir = store.join("sessions");
+    let mut found = Vec::new();
+    for name in names(&dir, warn).iter().filter(|n| n.ends_with(".json")) {
+        let path = dir.join(name);
+        // It is rewritten in place: a torn read is read once more.
+        match read(&path).or_else(|_| read(&path)) {
+            Ok(Some(entry)) => found.push(entry),
+            Ok(None) => {}
+            Err(error) => warn(&path, error),
+        }
+    }
+    found
+}
+
+fn names(dir: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<String> {
+    match file::Directory::open(dir).and_then(|d| d.entries()) {
+        Ok(entries) => entries.into_iter().map(|e| e.name).collect(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(e) => {
+            warn(dir, e.to_string());
+            Vec::new()
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Entry>, String> {
+    let bytes = match file::read_small(path, LARGEST) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e.to_string()),
+    };
+    let doc = Doc::parse(&bytes, |_, _| true, 4096).map_err(|_| "not a registry entry: broken JSON".to_owned())?;
+    let v = doc.root();
+    let text = |key: &str| v.get(key).some_str().map(str::to_owned);
+    let (Some(pid), Some(session)) = (v.get("pid").u64().and_then(|p| u32::try_from(p).ok()), text("sessionId")) else {
+        return Err("not a registry entry: no pid or sessionId".into());
+    };
+    let state = v.get("status").some_str().map(|status| state(status, v.get("waitingFor")));
+    Ok(Some(Entry {
+        path: path.to_owned(),
+        pid,
+        session,
+        cwd: text("cwd"),
+        started: v.get("startedAt").u64().map(|t| t as i64),
+        proc_start: v.get("procStart").str().and_then(|s| s.parse().ok()).or(v.get("procStart").u64()),
+        domain: text("pidDomain"),
+        name: text("name").filter(|_| v.get("nameSource").str() == Some("user")),
+        state,
+        state_at: v.get("statusUpdatedAt").u64().or(v.get("updatedAt").u64()).map(|t| Time(t as i64)),
+    }))
+}
+
+fn state(status: &str, waiting_for: Value<'_>) -> State {
+    match status {
+        "busy" => State::Busy,
+        "idle" => State::Idle,
+        "shell" => State::Shell,
+        "waiting" => State::Waiting(Untrusted::new(waiting_for.some_str().unwrap_or("input needed"))),
+        other => State::Other(Untrusted::new(other)),
+    }
+}
+
+/// What is true of the machine we look from.
+pub struct Here {
+    machine: String,
+    namespace: String,
+}
+
+impl Here {
+    /// Looks.
+    pub fn now() -> Here {
+        let machine = file::read_small(Path::new("/etc/machine-id"), 4096).unwrap_or_default();
+        Here {
+            machine: String::from_utf8_lossy(&machine).trim().to_owned(),
+            namespace: process::own_pid_namespace().unwrap_or_default(),
+        }
+    }
+}
+
+impl Entry {
+    /// Checks who stands behind the entry. `is_agent` says whether a process is
+    /// a Claude Code at all. Only for a table that was read.
+    pub fn holder(&self, look: &Look<'_>, here: &Here, is_agent: &dyn Fn(&Process) -> bool) -> Holder {
+        let (machine, namespace) = self.domain();
+        if machine.is_some_and(|m| !here.machine.is_empty() && m != here.machine) {
+            return Holder::Elsewhere("registered on another machine".into());
+        }
+        let Ok(table) = look.table else {
+            return Holder::Elsewhere("the process table could not be read".into());
+        };
+        match namespace {
+            Some(theirs) if theirs != here.namespace => {
+                if self.is_of_another_boot() {
+                    return Holder::Gone("registered before the last boot".into());
+                }
+                let inside = |p: &&Process| {
+                    Some(p.start) == self.proc_start
+                        && process::pid_namespace(p.pid).is_ok_and(|ns| ns == theirs)
+                        && process::innermost_pid(p.pid).is_ok_and(|pid| pid == self.pid)
+                };
+                if let Some(found) = table.iter().find(inside).filter(|p| is_agent(p)) {
+                    return Holder::Alive(found.clone());
+                }
+                if here.namespace == FIRST_NAMESPACE {
+                    return Holder::Gone(format!("process {} of {theirs} is gone", self.pid));
+                }
+                Holder::Elsewhere(format!("registered in another PID namespace ({theirs})"))
+            }
+            _ => self.local_holder(look, is_agent),
+        }
+    }
+
+    fn local_holder(&self, look: &Look<'_>, is_agent: &dyn Fn(&Process) -> bool) -> Holder {
+        let pid = self.pid;
+        // It may have started after the scan: ask again before calling it gone.
+        let seen = look.table.ok().and_then(|t| t.get(pid)).filter(|p| self.is_started_by(p)).cloned();
+        let process = match seen.map_or_else(|| scan::look(pid), |p| Ok(Some(p))) {
+            Ok(Some(process)) => process,
+            Ok(None) => return Holder::Gone(format!("process {pid} is gone")),
+            Err(e) => return Holder::Elsewhere(format!("process {pid} could not be looked at: {e}")),
+        };
+        if !self.is_started_by(&process) {
+            return Holder::Gone(format!("process {pid} is gone, its PID belongs to a later process"));
+        }
+        if !is_agent(&process) {
+            return Holder::Gone(format!("PID {pid} is now {}, not claude", process.comm));
+        }
+        Holder::Alive(process)
+    }
+
+    fn is_started_by(&self, process: &Process) -> bool {
+        match (self.proc_start, self.started) {
+            (Some(start), _) => start == process.start,
+            (None, Some(started)) => (clock::ticks_to_ms(process.start) - started).abs() < SLACK,
+            (None, None) => false,
+        }
+    }
+
+    /// The start in this boot's ticks and the start by the wall clock must be
+    /// the same moment, if the entry is of this boot.
+    fn is_of_another_boot(&self) -> bool {
+        match (self.proc_start, self.started) {
+            (Some(ticks), Some(started)) => (clock::ticks_to_ms(ticks) - started).abs() > SLACK,
+            _ => false,
+        }
+    }
+
+    /// `linux:<machine-id>:pid:[…]`; a machine of zeros is none.
+    fn domain(&self) -> (Option<&str>, Option<&str>) {
+        let Some(rest) = self.domain.as_deref().and_then(|d| d.strip_prefix("linux:")) else { return (None, None) };
+        let (machine, namespace) = rest.split_once(':').unwrap_or((rest, ""));
+        let some = |s: &'_ str| !s.is_empty() && !s.bytes().all(|b| b == b'0');
+        (Some(machine).filter(|m| some(m)), Some(namespace).filter(|n| some(n)))
+    }
+}
+
+/// A background job.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "named after the job's own fields")]
+pub struct Job {
+    pub path: PathBuf,
+    pub session: String,
+    pub cwd: Option<String>,
+    pub intent: Option<String>,
+    pub created: Option<Time>,
+    pub updated: Option<Time>,
+    pub stopped: bool,
+    pub open: bool,
+}
+
+/// Reads every background job.
+pub fn jobs(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Job> {
+    let dir = store.join("jobs");
+    let mut found = Vec::new();
+    for name in names(&dir, warn) {
+        let path = dir.join(name).join("state.json");
+        let bytes = match file::read_small(&path, LARGEST) {
+            Ok(bytes) => bytes,
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => continue,
+            Err(e) => {
+                warn(&path, e.to_string());
+                continue;
+            }
+        };
+        let Ok(doc) = Doc::parse(&bytes, |_, _| true, 4096) else {
+            warn(&path, "not a job: broken JSON".into());
+            continue;
+        };
+        let v = doc.root();
+        let text = |key: &str| v.get(key).some_str().map(str::to_owned);
+        let time = |key: &str| v.get(key).str().and_then(Time::parse);
+        let Some(session) = text("sessionId").filter(|s| ap::is_uuid(s)) else { continue };
+        let state = v.get("state").str().unwrap_or("");
+        found.push(Job {
+            path,
+            session,
+            cwd: text("cwd"),
+            intent: text("intent"),
+            created: time("createdAt"),
+            updated: time("updatedAt"),
+            stopped: state == "stopped",
+            open: matches!(state, "working" | "crashed" | "blocked"),
+        });
+    }
+    found
+}
+
+/// A warning of this adapter.
+pub fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
+    Warning { adapter: super::NAME, path: Some(look.places.shown(path)), error: error.into(), last_ok: None }
+}

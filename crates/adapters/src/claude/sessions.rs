@@ -1,0 +1,471 @@
+//! Every session: its transcript, and what that and its process tell.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Unbound, Untrusted, Warning, Witness};
+use lariat_sys::file::{Directory, Kind};
+
+use super::bind::Bound;
+use super::fold::{Stand, Transcript};
+use super::history::History;
+use super::registry::{self, Entry, Holder, Job};
+use crate::agent_process as ap;
+use crate::json::Doc;
+use crate::look::{About, Look, Report, Scope, Sighting};
+use crate::reader::Reading;
+use crate::store::{self, Found, in_parallel, read_all, spread};
+use crate::tool::Call;
+
+type Read = io::Result<Box<Reading<Transcript>>>;
+
+/// A transcript on disk, and the files of its sub-agents.
+struct Stored {
+    session: String,
+    main: Found,
+    agents: Vec<Found>,
+    /// Sub-agents that have not recorded their end.
+    unfinished: Vec<String>,
+}
+
+/// Tells of every session, bound or not.
+pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
+    let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
+    let needed = |session: &str| {
+        let checkable = |(_, holder): &(Entry, Holder)| !matches!(holder, Holder::Elsewhere(_));
+        everyone
+            || bound.bonds.contains_key(session)
+            || bound.entries.get(session).is_some_and(|all| !all.iter().all(checkable))
+            || (bound.daemon && bound.jobs.get(session).is_some_and(|j| j.open))
+    };
+    let mut stored = transcripts(look, report, &needed);
+    store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
+    for s in &mut stored {
+        let live = bound.bonds.contains_key(&s.session);
+        s.main.whole |= live;
+        if !s.main.whole {
+            s.agents.clear(); // their tokens are of use only beside all of the main one's
+        }
+        if live {
+            report.watch.extend(s.main.path.parent().map(Path::to_owned));
+        }
+    }
+    let files: Vec<Found> = stored.iter().flat_map(|s| std::iter::once(&s.main).chain(&s.agents)).cloned().collect();
+    let cache = look.places.cache.as_ref().map(|c| c.join("claude"));
+    let mut readings = read_all::<Transcript>(cache, &files).into_iter();
+    drop(files);
+    let read: Vec<(Stored, Read, Vec<Read>)> = stored
+        .into_iter()
+        .map(|s| {
+            let main = readings.next().unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
+            let agents = readings.by_ref().take(s.agents.len()).collect();
+            (s, main, agents)
+        })
+        .collect();
+    let history = History::new(look);
+    let unbound = &report.unbound;
+    let told = in_parallel(spread(read, 256), |batch| {
+        let mut warnings = Vec::new();
+        let sightings: Vec<Sighting> = batch
+            .into_iter()
+            .map(|(s, main, agents)| {
+                let seen = Seen::of(look, &s, main, agents, &mut warnings);
+                sighting(look, bound, &history, s.session, Some((s.main.path, seen)), unbound)
+            })
+            .collect();
+        (sightings, warnings)
+    });
+    for (sightings, warnings) in told {
+        report.sightings.extend(sightings);
+        report.warnings.extend(warnings);
+    }
+    // Sessions without a transcript: at their first prompt, or ended before it.
+    let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
+    others.sort_unstable();
+    others.dedup();
+    let told: HashSet<String> = report.sightings.iter().map(|s| s.native_id.clone()).collect();
+    for session in others.into_iter().filter(|s| !told.contains(*s)) {
+        if needed_without_transcript(look, bound, session) {
+            let sighting = sighting(look, bound, &history, session.clone(), None, &report.unbound);
+            report.sightings.push(sighting);
+        } else {
+            report.hidden += 1;
+        }
+    }
+}
+
+fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> bool {
+    look.scope == Scope::All
+        || look.table.is_err()
+        || bound.bonds.contains_key(session)
+        || bound.entries.get(session).is_some_and(|all| all.iter().any(|(_, h)| matches!(h, Holder::Elsewhere(_))))
+}
+
+/// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session.
+fn transcripts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Stored> {
+    let projects = look.places.claude.join("projects");
+    let entries = match Directory::open(&projects).and_then(|d| d.entries()) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(e) => {
+            report.warnings.push(registry::warning(look, &projects, e.to_string()));
+            return Vec::new();
+        }
+    };
+    let folders: Vec<PathBuf> = entries
+        .into_iter()
+        .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
+        .map(|e| projects.join(e.name))
+        .collect();
+    let mut by_session: HashMap<String, Stored> = HashMap::new();
+    for (found, warnings, hidden) in in_parallel(folders, |folder| in_folder(look, &folder, needed)) {
+        report.warnings.extend(warnings);
+        report.hidden += hidden;
+        for stored in found {
+            // The same session in two folders is one session: the newer file tells.
+            let older = by_session.get(&stored.session).is_none_or(|s| s.main.key.mtime < stored.main.key.mtime);
+            if older {
+                by_session.insert(stored.session.clone(), stored);
+            }
+        }
+    }
+    let mut all: Vec<Stored> = by_session.into_values().collect();
+    all.sort_unstable_by(|a, b| a.session.cmp(&b.session));
+    all
+}
+
+type InFolder = (Vec<Stored>, Vec<Warning>, usize);
+
+fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder {
+    let mut warnings = Vec::new();
+    let mut warn = |path: &Path, e: io::Error| warnings.push(registry::warning(look, path, e.to_string()));
+    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
+    let (dir, entries) = match opened {
+        Ok(opened) => opened,
+        Err(e) => {
+            if e.kind() != io::ErrorKind::NotADirectory {
+                warn(folder, e);
+            }
+            return (Vec::new(), warnings, 0);
+        }
+    };
+    let mut found = Vec::new();
+    let mut hidden = 0;
+    let beside: Vec<&str> =
+        entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name)).map(|e| e.name.as_str()).collect();
+    for entry in &entries {
+        let Some(session) = entry.name.strip_suffix(".jsonl").filter(|id| ap::is_uuid(id)) else { continue };
+        if !needed(session) {
+            hidden += 1;
+            continue;
+        }
+        let path = folder.join(&entry.name);
+        match dir.key(&entry.name) {
+            Ok(key) => {
+                let mut stored = Stored {
+                    session: session.to_owned(),
+                    main: Found { path, key, whole: false },
+                    agents: Vec::new(),
+                    unfinished: Vec::new(),
+                };
+                if beside.contains(&session) {
+                    sub_agents(&folder.join(session).join("subagents"), &mut stored);
+                }
+                found.push(stored);
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => {} // gone this moment
+            Err(e) => {
+                warn(&path, e);
+                found.push(Stored {
+                    session: session.to_owned(),
+                    main: Found { path, key: Default::default(), whole: false },
+                    agents: Vec::new(),
+                    unfinished: Vec::new(),
+                });
+            }
+        }
+    }
+    (found, warnings, hidden)
+}
+
+/// `agent-<id>.jsonl` and `agent-<id>.meta.json`, which says when it is finished.
+fn sub_agents(folder: &Path, stored: &mut Stored) {
+    let Ok(dir) = Directory::open(folder) else { return };
+    for entry in dir.entries().unwrap_or_default() {
+        let path = folder.join(&entry.name);
+        if entry.name.ends_with(".jsonl") {
+            if let Ok(key) = dir.key(&entry.name) {
+                stored.agents.push(Found { path, key, whole: true });
+            }
+        } else if entry.name.ends_with(".meta.json")
+            && let Ok(bytes) = lariat_sys::file::read_small(&path, 1 << 20)
+            && let Ok(doc) = Doc::parse(&bytes, |_, _| true, 400)
+            && !doc.root().get("finished").is_true()
+        {
+            let what = doc.root().get("description").some_str().or(doc.root().get("agentType").some_str());
+            stored.unfinished.push(what.unwrap_or("sub-agent").to_owned());
+        }
+    }
+    stored.agents.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// What the transcript shows.
+struct Seen {
+    reading: Result<Box<Reading<Transcript>>, String>,
+    agents: Vec<Reading<Transcript>>,
+    unfinished: Vec<String>,
+    written: Option<Time>,
+}
+
+impl Seen {
+    fn of(look: &Look<'_>, stored: &Stored, main: Read, agents: Vec<Read>, warnings: &mut Vec<Warning>) -> Seen {
+        let mut warn = |path: &Path, error: String| warnings.push(registry::warning(look, path, error));
+        for (file, reading) in stored.agents.iter().zip(&agents) {
+            tell_unreadable(file, reading, |e| warn(&file.path, e));
+        }
+        tell_unreadable(&stored.main, &main, |e| warn(&stored.main.path, e));
+        Seen {
+            reading: main.map_err(|e| e.to_string()),
+            agents: agents.into_iter().filter_map(Result::ok).map(|a| *a).collect(),
+            unfinished: stored.unfinished.clone(),
+            written: (stored.main.key.mtime > 0).then_some(Time(stored.main.key.mtime / 1_000_000)),
+        }
+    }
+
+    fn transcript(&self) -> Option<&Transcript> {
+        self.reading.as_ref().ok().map(|r| &r.fold)
+    }
+
+    /// The first call without a result, the sub-agents' included.
+    fn pending(&self) -> Option<&Call> {
+        let main = self.transcript().and_then(|t| t.calls.first());
+        main.or_else(|| self.agents.iter().find_map(|a| a.fold.calls.first()))
+    }
+
+    fn turn(&self) -> Fact {
+        let reading = match &self.reading {
+            Ok(reading) => reading,
+            Err(error) => return Fact::TurnUnread(error.clone().into()),
+        };
+        if let Some(why) = &reading.unread {
+            return Fact::TurnUnread(why.clone().into());
+        }
+        let t = &reading.fold;
+        Fact::Turn(match &t.stand {
+            Stand::Unseen => Turn::Never,
+            Stand::Queued(_) => Turn::Open(Some("a prompt is queued".into())),
+            Stand::Open => Turn::Open(t.calls.first().map(|c| Untrusted::new(format!("running {}", c.told())))),
+            Stand::Well if !self.unfinished.is_empty() && !t.left => {
+                Turn::Open(Some(Untrusted::new(format!("sub-agent at work: {}", self.unfinished.join(", ")))))
+            }
+            Stand::Well => Turn::Over(Outcome::Well),
+            Stand::Failed(error) => Turn::Over(Outcome::Failed(error.clone().into())),
+            Stand::Aborted(how) => Turn::Over(Outcome::Aborted(how.clone().into())),
+        })
+    }
+
+    fn tokens(&self) -> Option<lariat_core::Tokens> {
+        let reading = self.reading.as_ref().ok()?;
+        let accounted = reading.fold.cost_state_tokens();
+        let counted = (reading.whole && reading.unread.is_none()).then(|| {
+            Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
+        });
+        // Messages miss what `/compact` used; the accounting misses a run that was killed.
+        let size = |t: &lariat_core::Tokens| t.input + t.output + t.cache_read + t.cache_write;
+        [counted, accounted].into_iter().flatten().max_by_key(size)
+    }
+}
+
+fn tell_unreadable(file: &Found, read: &Read, mut warn: impl FnMut(String)) {
+    match read {
+        Ok(reading) => reading.complaint().into_iter().for_each(warn),
+        Err(e) if file.key.inode != 0 => warn(e.to_string()),
+        Err(_) => {} // warned of when it was found
+    }
+}
+
+fn sighting(
+    look: &Look<'_>,
+    bound: &Bound,
+    history: &History<'_>,
+    session: String,
+    stored: Option<(PathBuf, Seen)>,
+    unbound: &[Unbound],
+) -> Sighting {
+    let bond = bound.bonds.get(&session);
+    let entries = bound.entries.get(&session).map_or(&[][..], Vec::as_slice);
+    let job = bound.jobs.get(&session);
+    let mut observations = bound.notes.get(&session).cloned().unwrap_or_default();
+    let (path, seen) = stored.unzip();
+    let transcript = seen.as_ref().and_then(Seen::transcript);
+    let entry = bond.and_then(|b| entries.iter().find(|(_, h)| h.is(b.process.pid)).map(|(e, _)| e));
+    let known = entry.or_else(|| entries.first().map(|(e, _)| e));
+    let recorded = transcript.and_then(|t| t.cwd.as_deref());
+    let cwd = entry.and_then(|e| e.cwd.as_deref()).or(recorded);
+    let cwd = cwd.or_else(|| job?.cwd.as_deref()).or_else(|| known?.cwd.as_deref()).map(str::to_owned);
+
+    match bond {
+        Some(bond) => observations.push(bond.evidence.clone()),
+        None => {
+            let starting = job.filter(|j| j.open && bound.daemon);
+            presence(look, entries, starting, transcript, cwd.as_deref(), unbound, &mut observations);
+        }
+    }
+    if let Some((entry, state)) = known.and_then(|e| e.state.clone().map(|s| (e, s))) {
+        let source = look.places.shown(&entry.path);
+        observations.push(Observation::new(Witness::Registry, Fact::State(state)).at(entry.state_at).from(source));
+    }
+    if let (Some(seen), Some(path)) = (&seen, &path) {
+        let updated = transcript.and_then(|t| t.updated).map(Time);
+        let store = |fact| Observation::new(Witness::Store, fact).at(updated).from(look.places.shown(path));
+        let fact = seen.turn();
+        // A process younger than the last record has recorded nothing yet.
+        let young = bond.filter(|_| entry.is_none()).map(|b| ap::started(&b.process));
+        if young.is_some_and(|start| updated.is_none_or(|u| u < start)) {
+            observations.push(store(Fact::Note(format!("{}, before this process started", fact.told().raw()).into())));
+        } else {
+            observations.push(store(fact));
+        }
+        match bond {
+            Some(_) => observations.extend(asks(entry, seen).map(|ask| store(Fact::Asks(ask)))),
+            None => observations.extend(transcript.and_then(|t| left(look, history, &session, t, job))),
+        }
+    }
+    let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
+    let mut about = about(known, job, seen, cwd);
+    about.ended_at = ended;
+    Sighting { native_id: session, observations, about, pid: bond.map(|b| b.process.pid), transcript: path }
+}
+
+/// Without a process of its own: gone, with the proof, or not to be told.
+fn presence(
+    look: &Look<'_>,
+    entries: &[(Entry, Holder)],
+    starting: Option<&Job>,
+    transcript: Option<&Transcript>,
+    cwd: Option<&str>,
+    unbound: &[Unbound],
+    observations: &mut Vec<Observation>,
+) {
+    let mut proven = false;
+    for (entry, holder) in entries {
+        let fact = match holder {
+            Holder::Gone(proof) => {
+                proven = true;
+                Fact::Gone(proof.clone().into())
+            }
+            Holder::Elsewhere(why) => Fact::Unseen(why.clone().into()),
+            Holder::Alive(_) => continue,
+        };
+        observations
+            .push(Observation::new(Witness::Registry, fact).at(entry.state_at).from(look.places.shown(&entry.path)));
+    }
+    let elsewhere = entries.iter().any(|(_, h)| matches!(h, Holder::Elsewhere(_)));
+    if elsewhere {
+        observations.retain(|o| !matches!(o.fact, Fact::Gone(_)));
+        return;
+    }
+    if let Some(job) = starting {
+        let why = "its background worker is not there, and the daemon may be starting it";
+        observations
+            .push(Observation::new(Witness::Registry, Fact::Unseen(why.into())).from(look.places.shown(&job.path)));
+        observations.retain(|o| !matches!(o.fact, Fact::Gone(_)));
+        return;
+    }
+    if transcript.is_some_and(|t| t.left) {
+        observations.push(Observation::new(Witness::Store, Fact::Gone("its final accounting is written".into())));
+        return;
+    }
+    if proven {
+        return;
+    }
+    let fact = match look.table {
+        Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
+        Ok(_) => match crate::look::could_be(unbound, cwd) {
+            Some(u) => Fact::Unseen(Untrusted::new(format!(
+                "claude process {}, tied to no session, stands in the same or an unknown directory",
+                u.pid
+            ))),
+            None => Fact::Gone("no claude process could be it".into()),
+        },
+    };
+    observations.push(Observation::new(Witness::Process, fact).at(Some(look.now)));
+}
+
+/// What a waiting session asks, from the call that has no result.
+fn asks(entry: Option<&Entry>, seen: &Seen) -> Option<Ask> {
+    let call = seen.pending()?;
+    let text = |t: &str| Untrusted::new(t.to_owned());
+    let ask = match call.name.as_str() {
+        "AskUserQuestion" => Ask { kind: AskKind::Question, text: text(&call.gist) },
+        "ExitPlanMode" => Ask { kind: AskKind::Plan, text: text(call.gist.lines().next().unwrap_or("")) },
+        _ => Ask { kind: AskKind::Permission, text: Untrusted::new(call.told()) },
+    };
+    match entry.and_then(|e| e.state.as_ref()) {
+        Some(State::Waiting(what)) if what.raw() == "dialog open" => None,
+        Some(State::Waiting(_)) => Some(ask),
+        Some(State::Busy | State::Idle | State::Shell) => None,
+        // Without a word of the agent only a question asks by itself.
+        Some(State::Other(_)) | None => Some(ask).filter(|a| a.kind != AskKind::Permission),
+    }
+}
+
+/// Whether a person ended it in the middle of a turn.
+fn left(
+    look: &Look<'_>,
+    history: &History<'_>,
+    session: &str,
+    t: &Transcript,
+    job: Option<&Job>,
+) -> Option<Observation> {
+    if !matches!(t.stand, Stand::Open | Stand::Queued(_)) {
+        return None;
+    }
+    if let Some(job) = job.filter(|j| j.stopped) {
+        let fact = Fact::Left("claude stop".into());
+        return Some(Observation::new(Witness::Store, fact).at(job.updated).from(look.places.shown(&job.path)));
+    }
+    let typed = t.entrypoint.as_deref() == Some("cli") && history.left_by_exit(session, t.updated);
+    typed.then(|| {
+        let source = look.places.shown(&look.places.claude.join("history.jsonl"));
+        Observation::new(Witness::Store, Fact::Left("/exit".into())).from(source)
+    })
+}
+
+fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Option<String>) -> About {
+    let registered = known.and_then(|e| e.started).map(Time);
+    let named = known.and_then(|e| e.name.clone());
+    let intent = || job.and_then(|j| j.intent.clone());
+    let Some((seen, tokens, tool)) = seen.map(|s| {
+        let (tokens, tool) = (s.tokens(), s.pending().map(Call::told));
+        (s, tokens, tool)
+    }) else {
+        return About {
+            name: named.clone(),
+            title: named,
+            cwd,
+            prompt: intent(),
+            started_at: registered.or(job.and_then(|j| j.created)),
+            updated_at: known.and_then(|e| e.state_at).or(job.and_then(|j| j.updated)),
+            ..About::default()
+        };
+    };
+    let t = seen.reading.map(|r| r.fold).unwrap_or_default();
+    let name = t.custom_title.or(t.agent_name).or(named);
+    About {
+        title: name.clone().or(t.other_title),
+        name,
+        cwd,
+        branch: t.branch,
+        model: t.model,
+        prompt: t.prompt.or_else(intent),
+        started_at: t.started.map(Time).or(registered),
+        updated_at: t.updated.map(Time).max(known.and_then(|e| e.state_at)),
+        ended_at: None,
+        tokens,
+        cost_usd: t.cost_usd.filter(|_| t.left),
+        tool,
+        parent: None,
+    }
+}

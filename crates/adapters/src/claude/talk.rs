@@ -1,0 +1,66 @@
+//! A Claude Code transcript as a conversation.
+
+use lariat_core::Time;
+
+use crate::json::{Keep, Value};
+use crate::talk::{Language, Said, Speaker};
+use crate::tool::Call;
+
+/// Reads Claude Code's lines.
+pub struct Lines;
+
+impl Language for Lines {
+    fn keep(&self) -> Keep {
+        |parent, key| {
+            parent == b"input"
+                || matches!(
+                    key,
+                    b"type"
+                        | b"message"
+                        | b"id"
+                        | b"content"
+                        | b"text"
+                        | b"name"
+                        | b"input"
+                        | b"timestamp"
+                        | b"isMeta"
+                        | b"isSidechain"
+                        | b"isCompactSummary"
+                        | b"promptSource"
+                )
+        }
+    }
+
+    fn said(&self, line: Value<'_>) -> Vec<Said> {
+        if ["isMeta", "isSidechain", "isCompactSummary"].iter().any(|k| line.get(k).is_true()) {
+            return Vec::new();
+        }
+        let at = line.get("timestamp").str().and_then(Time::parse);
+        let message = line.get("message");
+        let content = message.get("content");
+        match line.get("type").str() {
+            Some("user") => {
+                let text = content.str().or_else(|| content.items().find_map(|i| i.get("text").str()));
+                let prompt =
+                    text.filter(|t| !t.trim_start().starts_with('<') && !t.starts_with("[Request interrupted"));
+                prompt.map(|t| Said::new(Speaker::Person, at, t)).into_iter().collect()
+            }
+            Some("assistant") => content.items().filter_map(|block| block_said(block, at, message.get("id"))).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn block_said(block: Value<'_>, at: Option<Time>, message: Value<'_>) -> Option<Said> {
+    match block.get("type").str()? {
+        "text" => {
+            let text = block.get("text").some_str()?;
+            Some(Said::new(Speaker::Agent, at, text).part_of(message.str()))
+        }
+        "tool_use" => {
+            let call = Call::new("", block.get("name").str().unwrap_or("tool"), block.get("input"), None);
+            Some(Said::new(Speaker::Tool, at, call.told()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,190 @@
+//! Which process has which thread open.
+//!
+//! By the thread's lock in `/proc/locks`; by a descriptor on its rollout, for
+//! versions before locks; by its id in the arguments (`resume ID`) or in a
+//! tool's environment for a process that holds nothing yet.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use lariat_core::{Fact, Observation, Time, Unbound, Witness};
+use lariat_sys::scan::{Process, Table};
+use lariat_sys::{file, locks, process};
+
+use super::{NAME, Role, role, warning};
+use crate::agent_process as ap;
+use crate::look::{Bond, Look, Report};
+
+const CLIENT: &str = "a terminal of the shared daemon, which holds its thread";
+
+/// A thread that a process has open.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// The process.
+    pub bond: Bond,
+    /// The holder is an app server, which may hold many.
+    pub server: bool,
+    /// When the lock was made: the last one opened is the current one.
+    pub opened: i64,
+}
+
+/// What is known of the processes before any rollout is opened.
+#[derive(Default)]
+pub struct Held {
+    /// Holders by thread.
+    pub threads: HashMap<String, Hold>,
+    /// Processes that hold nothing and may yet be a session's own.
+    pub loose: Vec<Unbound>,
+    /// Further things worth knowing of a thread.
+    pub notes: HashMap<String, Vec<Observation>>,
+}
+
+/// Finds the threads that processes hold.
+pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
+    let mut held = Held::default();
+    let Ok(table) = look.table else { return held };
+    let store = &look.places.codex;
+    let agents: Vec<(&Process, Role)> = table
+        .iter()
+        .filter_map(|p| role(p).filter(|r| *r != Role::Other).map(|r| (p, r)))
+        .filter(|(p, _)| ap::uses_store(p.pid, "CODEX_HOME", ".codex", store))
+        .collect();
+    let daemon = agents.iter().any(|(_, r)| *r == Role::Server);
+    by_lock(look, &agents, &mut held, report);
+    by_rollout(look, &agents, &mut held);
+    let holding: Vec<u32> = held.threads.values().map(|h| h.bond.process.pid).collect();
+    let mut unbound = Vec::new();
+    for (process, role) in agents {
+        let Role::Session(run) = role else { continue };
+        if holding.contains(&process.pid) {
+            continue;
+        }
+        match by_child(table, process).or_else(|| by_arguments(process, run)) {
+            Some((thread, by)) => by_word(&mut held, process, thread, by),
+            None => unbound.push((process.clone(), run)),
+        }
+    }
+    let is_client = |p: &Process| daemon && !p.arguments().any(|a| matches!(a, "exec" | "e" | "--no-daemon"));
+    let told = ap::unbound(NAME, unbound, table, |p| {
+        let why =
+            if is_client(p) { CLIENT } else { "holds no thread, no id in its arguments or in a child's environment" };
+        why.to_owned()
+    });
+    held.loose = told.iter().filter(|u| u.why.raw() != CLIENT).cloned().collect();
+    report.unbound.extend(told);
+    held
+}
+
+/// What the processes alone tell, when the store does not answer.
+pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
+    let mut report = Report::default();
+    let Ok(table) = look.table else { return report };
+    let mut unbound = Vec::new();
+    let mut threads = HashMap::new();
+    for process in table.iter() {
+        let Some(Role::Session(run)) = role(process) else { continue };
+        if !ap::uses_store(process.pid, "CODEX_HOME", ".codex", &look.places.codex) {
+            continue;
+        }
+        match by_child(table, process).or_else(|| by_arguments(process, run)) {
+            Some((thread, by)) => {
+                threads.entry(thread).or_insert_with(|| bond(process, by));
+            }
+            None => unbound.push((process.clone(), run)),
+        }
+    }
+    report.sightings = threads.into_iter().map(|(thread, bond)| bond.unread(thread, why)).collect();
+    report.unbound = ap::unbound(NAME, unbound, table, |_| why.to_owned());
+    report
+}
+
+fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report: &mut Report) {
+    let dir = look.places.codex.join("thread-writer-locks");
+    let entries = match file::Directory::open(&dir).and_then(|d| d.entries()) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
+        Err(e) => return report.warnings.push(warning(look, &dir, e.to_string())),
+    };
+    let table = match locks::held() {
+        Ok(table) => table,
+        Err(e) => return report.warnings.push(warning(look, Path::new("/proc/locks"), e.to_string())),
+    };
+    for entry in entries {
+        let Some(thread) = entry.name.strip_suffix(".lock").filter(|t| ap::is_uuid(t)) else { continue };
+        let path = dir.join(&entry.name);
+        let Ok((_, key)) = file::open(&path) else { continue };
+        // The inode and a Codex as its holder say enough: some file systems show
+        // another device here.
+        let holder = table
+            .iter()
+            .filter(|l| l.inode == key.inode)
+            .find_map(|lock| agents.iter().find(|(p, _)| p.pid == lock.pid));
+        let Some((process, role)) = holder else { continue };
+        let by = "it holds the thread's lock";
+        let evidence = Observation::new(Witness::Registry, Fact::Alive { pid: Some(process.pid), by: by.into() })
+            .at(Some(Time(key.mtime / 1_000_000)))
+            .from(look.places.shown(&path));
+        held.threads.insert(
+            thread.to_owned(),
+            Hold {
+                bond: Bond { process: (*process).clone(), evidence },
+                server: *role == Role::Server,
+                opened: key.mtime,
+            },
+        );
+    }
+}
+
+fn by_rollout(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held) {
+    for (process, role) in agents {
+        for path in process::open_files(process.pid).unwrap_or_default() {
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
+            let Some(thread) = thread_of(name).filter(|_| path.starts_with(&look.places.codex)) else { continue };
+            if held.threads.contains_key(thread) {
+                continue;
+            }
+            let fact = Fact::Alive { pid: Some(process.pid), by: "it has the rollout open".into() };
+            let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}/fd", process.pid));
+            let bond = Bond { process: (*process).clone(), evidence };
+            held.threads.insert(thread.to_owned(), Hold { bond, server: *role == Role::Server, opened: 0 });
+        }
+    }
+}
+
+/// The thread of `rollout-2026-11-15T07-47-10-<id>.jsonl`.
+pub fn thread_of(name: &str) -> Option<&str> {
+    let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    stem.get(stem.len().checked_sub(36)?..).filter(|id| ap::is_uuid(id))
+}
+
+fn by_word(held: &mut Held, process: &Process, thread: String, by: String) {
+    if let Some(hold) = held.threads.get(&thread) {
+        let text = format!("terminal {} shows it, {} holds it", process.pid, hold.bond.process.pid);
+        let note = Observation::new(Witness::Process, Fact::Note(text.into()));
+        held.notes.entry(thread).or_default().push(note);
+        return;
+    }
+    held.threads.insert(thread, Hold { bond: bond(process, by), server: false, opened: 0 });
+}
+
+fn bond(process: &Process, by: String) -> Bond {
+    let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
+        .from(format!("/proc/{}", process.pid));
+    Bond { process: process.clone(), evidence }
+}
+
+fn by_child(table: &Table, parent: &Process) -> Option<(String, String)> {
+    table.children(parent.pid).find_map(|child| {
+        let environment = process::environment(child.pid).ok()?;
+        let thread = environment.get("CODEX_THREAD_ID").filter(|t| ap::is_uuid(t))?;
+        // A nested Codex inherits the outer's marks; a tool of ours is no Codex.
+        role(child).is_none().then(|| (thread.to_owned(), format!("its child {} carries the thread's id", child.pid)))
+    })
+}
+
+fn by_arguments(process: &Process, run: ap::Run) -> Option<(String, String)> {
+    let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
+    let at = words.iter().position(|w| *w == "resume")?;
+    let thread = words[at + 1..].iter().find(|w| ap::is_uuid(w))?;
+    Some(((*thread).to_owned(), "started with resume".into()))
+}

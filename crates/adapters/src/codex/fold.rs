@@ -1,0 +1,273 @@
+//! What the lines of a Codex rollout add up to.
+//!
+//! Written for 0.166 in both history modes (`paginated`, `legacy`), lenient
+//! towards 0.4x, whose rollouts have no task events. A turn is open from
+//! `task_started` to the `task_complete` or `turn_aborted` of the same turn id;
+//! lines of a turn may still come after its end, so the last line decides
+//! nothing. Without task events the items decide: an assistant's message ends a
+//! turn, anything else of it leaves it open.
+//!
+//! Token totals are cumulative, so the last one tells all; those of a fork
+//! start at the parent's.
+
+use lariat_core::{Time, Tokens};
+use serde::{Deserialize, Serialize};
+
+use crate::json::{Doc, Keep, Value};
+use crate::reader::Fold;
+use crate::tool::{Call, gist};
+
+/// How the last turn stands.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stand {
+    /// Nothing seen of it, since the start or since a gap.
+    #[default]
+    Unseen,
+    /// Open.
+    Open,
+    /// Answered.
+    Well,
+    /// Ended in this error.
+    Failed(String),
+    /// Interrupted by a person.
+    Aborted(String),
+}
+
+/// The fold of one rollout.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named after what the lines say")]
+pub struct Rollout {
+    pub cwd: Option<String>,
+    pub branch: Option<String>,
+    pub model: Option<String>,
+    pub prompt: Option<String>,
+    pub started: Option<i64>,
+    pub updated: Option<i64>,
+    /// The thread it was forked from.
+    pub forked_from: Option<String>,
+    /// The thread it works for, if it is a sub-agent.
+    pub works_for: Option<String>,
+    pub nickname: Option<String>,
+    pub policy: Option<String>,
+    pub stand: Stand,
+    turn: Option<String>,
+    /// Calls without an output.
+    pub calls: Vec<Call>,
+    pub tokens: Option<[u64; 4]>,
+    has_tasks: bool,
+}
+
+impl Rollout {
+    /// The thread's totals as Codex counts them: `input` includes `cache_read`.
+    pub fn tokens(&self) -> Option<Tokens> {
+        self.tokens.map(|[input, output, cache_read, cache_write]| Tokens { input, output, cache_read, cache_write })
+    }
+
+    fn meta(&mut self, p: Value<'_>) {
+        let text = |key: &str| p.get(key).some_str().map(str::to_owned);
+        self.cwd = text("cwd").or(self.cwd.take());
+        self.branch = p.get("git").get("branch").some_str().map(str::to_owned).or(self.branch.take());
+        self.started = p.get("timestamp").str().and_then(Time::parse).map(|t| t.0).or(self.started);
+        self.forked_from = text("forked_from_id").or_else(|| {
+            let base = p.get("history_base").get("thread_id").some_str();
+            base.map(str::to_owned).or(self.forked_from.take())
+        });
+        let spawn = p.get("source").get("subagent").get("thread_spawn");
+        let is_sub_agent = p.get("source").get("subagent").exists() || p.get("thread_source").str() == Some("subagent");
+        if is_sub_agent {
+            let parent = spawn.get("parent_thread_id").some_str().map(str::to_owned);
+            self.works_for = parent.or_else(|| text("parent_thread_id"));
+            self.nickname =
+                text("agent_nickname").or_else(|| spawn.get("agent_nickname").some_str().map(str::to_owned));
+        }
+        self.has_tasks |= text("history_mode").is_some();
+    }
+
+    fn event(&mut self, p: Value<'_>) {
+        let turn = || p.get("turn_id").some_str().map(str::to_owned);
+        match p.get("type").str().unwrap_or("") {
+            "task_started" | "turn_started" => {
+                self.has_tasks = true;
+                self.turn = turn();
+                self.calls.clear();
+                self.stand = Stand::Open;
+            }
+            "task_complete" | "turn_complete" if self.is_current(turn()) => {
+                let error = p.get("error");
+                let said = error.get("message").some_str().or(error.some_str());
+                self.close(match said {
+                    Some(message) => Stand::Failed(message.to_owned()),
+                    None if error.exists() => Stand::Failed("the turn failed".into()),
+                    None => Stand::Well,
+                });
+                self.has_tasks = true;
+            }
+            "turn_aborted" if self.is_current(turn()) => {
+                let reason = p.get("reason").some_str().unwrap_or("interrupted");
+                self.close(Stand::Aborted(format!("turn aborted: {reason}")));
+            }
+            "user_message" => {
+                let text = p.get("message").some_str();
+                self.asked(text);
+            }
+            "agent_message" if !self.has_tasks => self.close(Stand::Well),
+            "error" if !self.has_tasks => {
+                let message = p.get("message").some_str().unwrap_or("error");
+                self.close(Stand::Failed(message.to_owned()));
+            }
+            "item_completed" => {
+                let item = p.get("item");
+                if item.get("type").str() == Some("UserMessage") {
+                    self.asked(item.get("content").items().find_map(|c| c.get("text").some_str()));
+                }
+            }
+            "token_count" => self.count(p.get("info").get("total_token_usage")),
+            _ => {}
+        }
+    }
+
+    fn asked(&mut self, text: Option<&str>) {
+        if self.prompt.is_none() {
+            self.prompt = text.map(|t| t.trim().to_owned());
+        }
+        if !self.has_tasks {
+            self.calls.clear();
+            self.stand = Stand::Open;
+        }
+    }
+
+    fn item(&mut self, p: Value<'_>, at: Option<i64>) {
+        let id = p.get("call_id").str().unwrap_or("");
+        let open = match p.get("type").str().unwrap_or("") {
+            "function_call" | "custom_tool_call" | "local_shell_call" => {
+                let name = p.get("name").some_str().unwrap_or("shell");
+                let mut call = Call::new(id, name, p.get("input"), at);
+                if let Some(arguments) = p.get("arguments").some_str() {
+                    let parsed = Doc::parse(arguments.as_bytes(), |_, _| true, 600);
+                    call.gist = parsed.map_or_else(|_| arguments.to_owned(), |doc| gist(doc.root()));
+                } else if p.get("action").exists() {
+                    call.gist = gist(p.get("action"));
+                }
+                if self.calls.len() < 64 {
+                    self.calls.push(call);
+                }
+                true
+            }
+            "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
+                self.calls.retain(|call| call.id != id);
+                true
+            }
+            "reasoning" => true,
+            "message" if p.get("role").str() == Some("assistant") => {
+                if !self.has_tasks {
+                    self.close(Stand::Well);
+                }
+                false
+            }
+            _ => false,
+        };
+        if open && !self.has_tasks {
+            self.stand = Stand::Open;
+        }
+    }
+
+    fn count(&mut self, usage: Value<'_>) {
+        if usage.exists() {
+            let count = |key: &str| usage.get(key).u64().unwrap_or(0);
+            self.tokens = Some([
+                count("input_tokens"),
+                count("output_tokens"),
+                count("cached_input_tokens"),
+                count("cache_write_input_tokens"),
+            ]);
+        }
+    }
+
+    fn is_current(&self, turn: Option<String>) -> bool {
+        turn.is_none() || self.turn.is_none() || turn == self.turn
+    }
+
+    fn close(&mut self, stand: Stand) {
+        self.stand = stand;
+        self.calls.clear();
+    }
+}
+
+impl Fold for Rollout {
+    const KEEP: Keep = |parent, key| {
+        if parent == b"action" || parent == b"total_token_usage" || parent == b"thread_token_usage" {
+            return true;
+        }
+        matches!(
+            key,
+            b"timestamp"
+                | b"type"
+                | b"payload"
+                | b"cwd"
+                | b"git"
+                | b"branch"
+                | b"forked_from_id"
+                | b"history_base"
+                | b"thread_id"
+                | b"history_mode"
+                | b"source"
+                | b"subagent"
+                | b"thread_spawn"
+                | b"parent_thread_id"
+                | b"thread_source"
+                | b"agent_nickname"
+                | b"turn_id"
+                | b"model"
+                | b"approval_policy"
+                | b"item"
+                | b"content"
+                | b"text"
+                | b"message"
+                | b"error"
+                | b"reason"
+                | b"info"
+                | b"total_token_usage"
+                | b"thread_token_usage"
+                | b"role"
+                | b"name"
+                | b"arguments"
+                | b"input"
+                | b"action"
+                | b"call_id"
+        )
+    };
+
+    fn line(&mut self, line: Value<'_>) {
+        let at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
+        self.started = self.started.or(at);
+        self.updated = self.updated.max(at);
+        let payload = line.get("payload");
+        match line.get("type").str().unwrap_or("") {
+            "session_meta" => self.meta(payload),
+            "turn_context" => {
+                let text = |key: &str| payload.get(key).some_str().map(str::to_owned);
+                self.model = text("model").or(self.model.take());
+                self.policy = text("approval_policy").or(self.policy.take());
+            }
+            "event_msg" => self.event(payload),
+            "response_item" => self.item(payload, at),
+            "token_usage_record" => self.count(payload.get("thread_token_usage")),
+            _ => {}
+        }
+    }
+
+    fn gap(&mut self) {
+        self.stand = Stand::Unseen;
+        self.turn = None;
+        self.calls.clear();
+        self.tokens = None;
+    }
+
+    fn knows_head(&self) -> bool {
+        self.prompt.is_some() && self.cwd.is_some()
+    }
+
+    fn knows_tail(&self) -> bool {
+        self.stand != Stand::Unseen
+    }
+}

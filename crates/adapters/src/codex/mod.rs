@@ -1,0 +1,122 @@
+//! Codex: what its rollouts, its thread locks and its processes tell.
+//!
+//! Codex has no list of running sessions. It holds a lock per thread while a
+//! process has that thread open, which `/proc/locks` shows: that is how a
+//! thread is known to live. What it is doing is in the rollout; that it waits
+//! for an approval is nowhere, and is told from a call that nobody runs.
+//!
+//! A shared daemon may hold many threads at once, and one terminal may hold
+//! several threads after `/new`: then the one opened last is the current one.
+//! It never takes a lock to probe for one.
+//!
+//! Measured on 0.166.0; see `docs/agents/codex.md`.
+
+mod bind;
+mod fold;
+mod sessions;
+pub mod talk;
+
+use std::path::{Path, PathBuf};
+
+use lariat_core::Warning;
+use lariat_sys::scan::Process;
+
+use crate::Adapter;
+use crate::agent_process as ap;
+use crate::look::{Look, Places, Report};
+use crate::talk::Language;
+
+/// The agent's name.
+pub const NAME: &str = "codex";
+
+const PROGRAMS: [&str; 2] = ["codex", "codex.js"];
+
+const NOT_SESSIONS: [&str; 22] = [
+    "app",
+    "apply",
+    "archive",
+    "cloud",
+    "completion",
+    "debug",
+    "delete",
+    "doctor",
+    "exec-server",
+    "execpolicy",
+    "features",
+    "help",
+    "login",
+    "logout",
+    "mcp",
+    "plugin",
+    "queue",
+    "sandbox",
+    "stdio-to-uds",
+    "unarchive",
+    "update",
+    "remote-control",
+];
+
+/// What a Codex process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// A terminal or an `exec`: it may hold one session.
+    Session(ap::Run),
+    /// An app server: it may hold many.
+    Server,
+    /// It holds none.
+    Other,
+}
+
+fn role(process: &Process) -> Option<Role> {
+    let run = ap::runs(process, &PROGRAMS)?;
+    let words: Vec<&str> = process.arguments().skip(run.arguments).take(3).collect();
+    Some(match words.first().copied().unwrap_or("") {
+        "app-server" if words.get(1) == Some(&"daemon") => Role::Other,
+        "app-server" | "mcp-server" => Role::Server,
+        "--version" | "-V" | "--help" | "-h" => Role::Other,
+        word if NOT_SESSIONS.contains(&word) => Role::Other,
+        _ => Role::Session(run),
+    })
+}
+
+/// The adapter.
+pub struct Codex;
+
+impl Adapter for Codex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["codex"]
+    }
+
+    fn store(&self, places: &Places) -> PathBuf {
+        places.codex.clone()
+    }
+
+    fn observe(&self, look: &Look<'_>) -> Report {
+        crate::pause::point("codex.observe");
+        let mut report = Report::default();
+        let held = bind::held(look, &mut report);
+        sessions::tell(look, held, &mut report);
+        report.watch.push(look.places.codex.join("thread-writer-locks"));
+        report
+    }
+
+    fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
+        bind::by_processes(look, why)
+    }
+
+    fn language(&self) -> &'static dyn Language {
+        &talk::Lines
+    }
+
+    fn before(&self, places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
+        sessions::base_of(places, transcript)
+    }
+}
+
+fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
+    Warning { adapter: NAME, path: Some(look.places.shown(path)), error: error.into(), last_ok: None }
+}

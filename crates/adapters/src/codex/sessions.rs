@@ -1,0 +1,430 @@
+//! Every thread: its rollout, and what that and its holder tell.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_sys::file::{self, Directory, Kind};
+use lariat_sys::process;
+use serde::{Deserialize, Serialize};
+
+use super::bind::{Held, Hold, thread_of};
+use super::fold::{Rollout, Stand};
+use super::warning;
+use crate::agent_process as ap;
+use crate::json::{Doc, Keep, Value};
+use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
+use crate::reader::{Fold, Reading, Source};
+use crate::store::{self, Found, in_parallel, read_all};
+use crate::tool::Call;
+
+/// A call younger than this may not have started its command yet.
+const SETTLING_MS: i64 = 1000;
+
+struct Stored {
+    thread: String,
+    file: Found,
+}
+
+/// A rollout as read, or why it could not be.
+type Read = Result<Box<Reading<Rollout>>, String>;
+
+/// Tells of every thread, held or not.
+pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
+    let mut held = held;
+    let everyone = look.scope == Scope::All || look.table.is_err() || !held.loose.is_empty();
+    let mut stored = rollouts(look, report, &|thread| everyone || held.threads.contains_key(thread));
+    for s in &mut stored {
+        if held.threads.contains_key(&s.thread) {
+            s.file.whole = true;
+            report.watch.extend(s.file.path.parent().map(Path::to_owned));
+        }
+    }
+    store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
+    let files: Vec<Found> = stored.iter().map(|s| s.file.clone()).collect();
+    let cache = look.places.cache.as_ref().map(|c| c.join("codex"));
+    let read: Vec<Read> =
+        read_all::<Rollout>(cache, &files).into_iter().map(|r| r.map_err(|e| e.to_string())).collect();
+    for (s, read) in stored.iter().zip(&read) {
+        tell_unreadable(look, report, s, read);
+    }
+    let names = names(look, report);
+    let mut sub_agents = at_work(&stored, &read, &held);
+    move_on(&mut held, &stored, &read);
+    let mut told = HashSet::new();
+    for (s, read) in stored.into_iter().zip(read) {
+        told.insert(s.thread.clone());
+        if read.as_ref().is_ok_and(|r| r.fold.works_for.is_some()) {
+            continue; // a sub-agent is part of the session it works for
+        }
+        let sub_agent = sub_agents.remove(&s.thread);
+        report.sightings.push(sighting(look, &mut held, &names, s, read, sub_agent));
+    }
+    // Threads without a rollout: open, and nothing was asked yet.
+    let mut bare: Vec<String> = held.threads.keys().filter(|t| !told.contains(*t)).cloned().collect();
+    bare.sort_unstable();
+    for thread in bare {
+        if let Some(hold) = held.threads.remove(&thread) {
+            report.sightings.push(without_rollout(&thread, hold, held.notes.remove(&thread)));
+        }
+    }
+}
+
+fn tell_unreadable(look: &Look<'_>, report: &mut Report, stored: &Stored, read: &Read) {
+    let error = match read {
+        Ok(reading) => reading.complaint(),
+        Err(e) => Some(e.clone()).filter(|_| stored.file.key.inode != 0), // else warned of when it was found
+    };
+    report.warnings.extend(error.map(|e| warning(look, &stored.file.path, e)));
+}
+
+/// Finds `sessions/YYYY/MM/DD/rollout-*.jsonl` and the archived ones, one per
+/// thread.
+fn rollouts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Stored> {
+    let folders = all_folders(look.places);
+    let mut by_thread: HashMap<String, Stored> = HashMap::new();
+    for (found, problems, hidden) in in_parallel(folders, |folder| in_folder(&folder, needed)) {
+        report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e)));
+        report.hidden += hidden;
+        for stored in found {
+            let newer = by_thread.get(&stored.thread).is_none_or(|s| s.file.key.mtime < stored.file.key.mtime);
+            if newer {
+                by_thread.insert(stored.thread.clone(), stored);
+            }
+        }
+    }
+    let mut all: Vec<Stored> = by_thread.into_values().collect();
+    all.sort_unstable_by(|a, b| a.thread.cmp(&b.thread));
+    all
+}
+
+/// The rollout that a fork continues, and how many of its bytes belong to it.
+pub fn base_of(places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
+    let (opened, _) = file::open(transcript).ok()?;
+    let mut source = Source::default();
+    source.open(opened);
+    let mut doc =
+        Doc::new(|_, key| matches!(key, b"payload" | b"history_base" | b"thread_id" | b"end_byte_offset"), 100);
+    doc.read(&mut source).ok()?;
+    let base = doc.root().get("payload").get("history_base");
+    let (thread, end) = (base.get("thread_id").str()?, base.get("end_byte_offset").u64()?);
+    let found = all_folders(places).into_iter().find_map(|folder| {
+        let entries = Directory::open(&folder).and_then(|d| d.entries()).ok()?;
+        entries.into_iter().find(|e| thread_of(&e.name) == Some(thread)).map(|e| folder.join(e.name))
+    })?;
+    Some((found, end))
+}
+
+fn all_folders(places: &Places) -> Vec<PathBuf> {
+    let mut folders = vec![places.codex.join("archived_sessions")];
+    let mut level = vec![places.codex.join("sessions")];
+    for _ in 0..3 {
+        level = in_parallel(level, |folder| subfolders(&folder)).into_iter().flatten().collect();
+    }
+    folders.extend(level);
+    folders
+}
+
+fn subfolders(folder: &Path) -> Vec<PathBuf> {
+    let entries = Directory::open(folder).and_then(|d| d.entries()).unwrap_or_default();
+    entries.into_iter().filter(|e| e.kind == Kind::Directory).map(|e| folder.join(e.name)).collect()
+}
+
+type InFolder = (Vec<Stored>, Vec<(PathBuf, String)>, usize);
+
+fn in_folder(folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder {
+    let (mut found, mut problems, mut hidden) = (Vec::new(), Vec::new(), 0);
+    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
+    let (dir, entries) = match opened {
+        Ok(opened) => opened,
+        Err(e) => {
+            if e.kind() != io::ErrorKind::NotFound {
+                problems.push((folder.to_owned(), e.to_string()));
+            }
+            return (found, problems, hidden);
+        }
+    };
+    for entry in entries {
+        let path = folder.join(&entry.name);
+        if entry.name.ends_with(".jsonl.zst") {
+            problems.push((path, "compressed rollouts are not read".into()));
+            continue;
+        }
+        let Some(thread) = thread_of(&entry.name) else { continue };
+        if !needed(thread) {
+            hidden += 1;
+            continue;
+        }
+        let key = match dir.key(&entry.name) {
+            Ok(key) => key,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => continue,
+            Err(e) => {
+                problems.push((path.clone(), e.to_string()));
+                Default::default()
+            }
+        };
+        found.push(Stored { thread: thread.to_owned(), file: Found { path, key, whole: false } });
+    }
+    (found, problems, hidden)
+}
+
+/// Sub-agents whose turn is open, by the thread at the root of their work.
+fn at_work(stored: &[Stored], read: &[Read], held: &Held) -> HashMap<String, String> {
+    let fold = |i: usize| read[i].as_ref().ok().map(|r| &r.fold);
+    let parents: HashMap<&str, &str> = stored
+        .iter()
+        .enumerate()
+        .filter_map(|(i, s)| Some((s.thread.as_str(), fold(i)?.works_for.as_deref()?)))
+        .collect();
+    let mut working = HashMap::new();
+    for (i, s) in stored.iter().enumerate() {
+        let Some(f) = fold(i).filter(|f| f.works_for.is_some() && f.stand == Stand::Open) else { continue };
+        let mut root = s.thread.as_str();
+        for _ in 0..16 {
+            root = parents.get(root).copied().unwrap_or(root);
+        }
+        // One that is not held while its root is has been left behind.
+        if held.threads.contains_key(root) && !held.threads.contains_key(&s.thread) {
+            continue;
+        }
+        let what = f.nickname.clone().or_else(|| f.prompt.clone()).unwrap_or_else(|| "sub-agent".into());
+        working.insert(root.to_owned(), what);
+    }
+    working
+}
+
+/// A terminal keeps the locks of the threads it has left with `/new`. Only the
+/// one opened last is its session; the sub-agents of any are its own.
+fn move_on(held: &mut Held, stored: &[Stored], read: &[Read]) {
+    let sub_agents: HashSet<&str> = stored
+        .iter()
+        .zip(read)
+        .filter(|(_, r)| r.as_ref().is_ok_and(|r| r.fold.works_for.is_some()))
+        .map(|(s, _)| s.thread.as_str())
+        .collect();
+    held.threads.retain(|thread, _| !sub_agents.contains(thread.as_str()));
+    let mut current: HashMap<u32, (i64, String)> = HashMap::new();
+    for (thread, hold) in held.threads.iter().filter(|(_, h)| !h.server) {
+        let newest = current.entry(hold.bond.process.pid).or_default();
+        if (hold.opened, thread) > (newest.0, &newest.1) {
+            *newest = (hold.opened, thread.clone());
+        }
+    }
+    let left: Vec<(String, u32)> = held
+        .threads
+        .iter()
+        .filter(|(thread, h)| !h.server && current.get(&h.bond.process.pid).is_some_and(|(_, c)| c != *thread))
+        .map(|(thread, h)| (thread.clone(), h.bond.process.pid))
+        .collect();
+    for (thread, pid) in left {
+        held.threads.remove(&thread);
+        let now = current.get(&pid).map_or("", |(_, c)| c);
+        let proof = Fact::Gone(Untrusted::new(format!("its terminal, process {pid}, has moved on to {now}")));
+        held.notes.entry(thread).or_default().push(Observation::new(Witness::Registry, proof));
+    }
+}
+
+fn sighting(
+    look: &Look<'_>,
+    held: &mut Held,
+    names: &BTreeMap<String, String>,
+    stored: Stored,
+    read: Read,
+    sub_agent: Option<String>,
+) -> Sighting {
+    let hold = held.threads.remove(&stored.thread);
+    let mut observations = held.notes.remove(&stored.thread).unwrap_or_default();
+    let source = look.places.shown(&stored.file.path);
+    let fold = read.as_ref().ok().map(|r| &r.fold);
+    let updated = fold.and_then(|f| f.updated).map(Time);
+    let fact = turn(&read, sub_agent);
+    let open = matches!(fact, Fact::Turn(Turn::Open(_)));
+    match &hold {
+        Some(hold) => {
+            observations.push(hold.bond.evidence.clone());
+            observations.extend(hosting(hold));
+            observations.extend(fold.and_then(|f| asks(look, hold, &stored.thread, f)));
+        }
+        None if observations.iter().any(|o| matches!(o.fact, Fact::Gone(_))) => {}
+        None => observations.push(presence(look, held, fold, open)),
+    }
+    let by_word = hold.as_ref().filter(|h| h.bond.evidence.witness == Witness::Process && h.opened == 0);
+    let younger = by_word.is_some_and(|h| updated.is_none_or(|u| u < ap::started(&h.bond.process)));
+    let fact = if younger {
+        Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())))
+    } else {
+        fact
+    };
+    observations.push(Observation::new(Witness::Store, fact).at(updated).from(source));
+    let name = names.get(&stored.thread).cloned();
+    let about = read.map(|r| r.fold).map_or_else(
+        |_| About::default(),
+        |f| About {
+            name: name.clone(),
+            title: name,
+            tokens: f.tokens(),
+            cwd: f.cwd,
+            branch: f.branch,
+            model: f.model,
+            prompt: f.prompt,
+            started_at: f.started.map(Time),
+            updated_at: updated,
+            ended_at: None,
+            cost_usd: None,
+            tool: f.calls.last().filter(|_| open).map(Call::told),
+            parent: f.forked_from.map(|p| format!("codex:{p}")),
+        },
+    );
+    Sighting {
+        native_id: stored.thread,
+        observations,
+        about,
+        pid: hold.map(|h| h.bond.process.pid),
+        transcript: Some(stored.file.path),
+    }
+}
+
+fn without_rollout(thread: &str, hold: Hold, notes: Option<Vec<Observation>>) -> Sighting {
+    let pid = hold.bond.process.pid;
+    let mut observations = notes.unwrap_or_default();
+    observations.extend(hosting(&hold));
+    let opened = if hold.opened > 0 { Time(hold.opened / 1_000_000) } else { ap::started(&hold.bond.process) };
+    let cwd = (!hold.server).then(|| ap::standing(pid).map(|c| c.raw().to_owned())).flatten();
+    observations.push(hold.bond.evidence);
+    Sighting {
+        native_id: thread.to_owned(),
+        observations,
+        about: About { cwd, started_at: Some(opened), updated_at: Some(opened), ..About::default() },
+        pid: Some(pid),
+        transcript: None,
+    }
+}
+
+fn hosting(hold: &Hold) -> Option<Observation> {
+    let text = format!("process {} is a shared server that may host many threads", hold.bond.process.pid);
+    hold.server.then(|| Observation::new(Witness::Process, Fact::Note(text.into())))
+}
+
+fn turn(read: &Read, sub_agent: Option<String>) -> Fact {
+    let reading = match read {
+        Ok(reading) => reading,
+        Err(error) => return Fact::TurnUnread(error.clone().into()),
+    };
+    if let Some(why) = &reading.unread {
+        return Fact::TurnUnread(why.clone().into());
+    }
+    let f = &reading.fold;
+    Fact::Turn(match (&f.stand, sub_agent) {
+        (Stand::Open, _) => Turn::Open(f.calls.last().map(|c| Untrusted::new(format!("running {}", c.told())))),
+        (Stand::Well | Stand::Unseen, Some(who)) => {
+            Turn::Open(Some(Untrusted::new(format!("sub-agent at work: {who}"))))
+        }
+        (Stand::Unseen, None) => Turn::Never,
+        (Stand::Well, None) => Turn::Over(Outcome::Well),
+        (Stand::Failed(error), _) => Turn::Over(Outcome::Failed(error.clone().into())),
+        (Stand::Aborted(how), _) => Turn::Over(Outcome::Aborted(how.clone().into())),
+    })
+}
+
+/// Nobody holds the thread: gone, unless that could not be seen. A process that
+/// holds no thread at all can only matter to a turn that is open: every Codex
+/// that runs a turn has its rollout or its lock in its hands.
+fn presence(look: &Look<'_>, held: &Held, fold: Option<&Rollout>, open: bool) -> Observation {
+    let fact = match look.table {
+        Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
+        Ok(_) => {
+            let candidate = could_be(&held.loose, fold.and_then(|f| f.cwd.as_deref())).filter(|_| open);
+            match candidate {
+                Some(u) => Fact::Unseen(Untrusted::new(format!(
+                    "codex process {}, tied to no session, stands in the same or an unknown directory",
+                    u.pid
+                ))),
+                None => Fact::Gone("no process holds its lock or its rollout".into()),
+            }
+        }
+    };
+    Observation::new(Witness::Process, fact).at(Some(look.now))
+}
+
+/// A call that nobody runs, where Codex may ask, waits for a person.
+fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Observation> {
+    if f.stand != Stand::Open {
+        return None;
+    }
+    let call = f.calls.last()?;
+    let ask = match call.name.as_str() {
+        "request_user_input" => Ask { kind: AskKind::Question, text: Untrusted::new(call.gist.clone()) },
+        "exec_command" | "shell" | "shell_command" | "local_shell" | "container.exec" | "apply_patch" => {
+            let asks = f.policy.as_deref().is_some_and(|p| p != "never");
+            let settled = call.at.is_none_or(|at| look.now.0 - at >= SETTLING_MS);
+            if !asks || !settled || is_running(look, hold, thread, call) {
+                return None;
+            }
+            Ask { kind: AskKind::Permission, text: Untrusted::new(call.told()) }
+        }
+        _ => return None,
+    };
+    let source = format!("/proc/{}/task", hold.bond.process.pid);
+    Some(Observation::new(Witness::Process, Fact::Asks(ask)).at(call.at.map(Time)).from(source))
+}
+
+/// Whether a child runs this call: marked with its id, or unmarked and started
+/// since. Commands of earlier calls may live on, and servers of tools always do.
+fn is_running(look: &Look<'_>, hold: &Hold, thread: &str, call: &Call) -> bool {
+    let Ok(table) = look.table else { return true };
+    table.descendants(hold.bond.process.pid).into_iter().any(|child| {
+        let since = || call.at.is_none_or(|at| ap::started(child).0 >= at - SETTLING_MS / 2);
+        match process::environment(child.pid) {
+            Ok(environment) => match (environment.get("CODEX_THREAD_ID"), environment.get("CODEX_TOOL_CALL_ID")) {
+                (_, Some(id)) => id == call.id,
+                (Some(other), None) => other == thread && since(),
+                (None, None) => !hold.server && since(),
+            },
+            Err(_) => since(),
+        }
+    })
+}
+
+/// The names that people gave, from `session_index.jsonl`.
+fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
+    #[derive(Clone, Default, Serialize, Deserialize)]
+    struct Names(BTreeMap<String, String>, bool);
+    impl Fold for Names {
+        const KEEP: Keep = |_, key| matches!(key, b"id" | b"thread_name");
+        fn line(&mut self, line: Value<'_>) {
+            self.1 = true;
+            if let (Some(id), Some(name)) = (line.get("id").str(), line.get("thread_name").str()) {
+                self.0.insert(id.to_owned(), name.to_owned());
+            }
+        }
+        fn gap(&mut self) {}
+        fn knows_head(&self) -> bool {
+            self.1
+        }
+        fn knows_tail(&self) -> bool {
+            self.1
+        }
+    }
+    let path = look.places.codex.join("session_index.jsonl");
+    let key = match file::open(&path) {
+        Ok((_, key)) => key,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
+        Err(e) => {
+            report.warnings.push(warning(look, &path, e.to_string()));
+            return BTreeMap::new();
+        }
+    };
+    let cache = look.places.cache.as_ref().map(|c| c.join("codex-names"));
+    match read_all::<Names>(cache, &[Found { path: path.clone(), key, whole: true }]).pop() {
+        Some(Ok(reading)) => {
+            report.warnings.extend(reading.complaint().map(|e| warning(look, &path, e)));
+            reading.fold.0
+        }
+        Some(Err(e)) => {
+            report.warnings.push(warning(look, &path, e.to_string()));
+            BTreeMap::new()
+        }
+        None => BTreeMap::new(),
+    }
+}

@@ -1,0 +1,576 @@
+//! One JSON reader for every store: lenient, selective, bounded.
+//!
+//! A transcript line may be a hundred bytes or a gigabyte, of which a handful
+//! of fields matter. [`Doc::read`] streams one value from a source, keeps the
+//! keys it is told to keep, cuts the strings it keeps at a limit, and skips the
+//! rest without holding it. Memory stays the same whatever the line; a reader
+//! reuses one [`Doc`], so a line costs no allocation.
+//!
+//! A newline ends a value, finished or not, and is never taken: that is how one
+//! broken line cannot spoil the next. What is skipped is balanced, not
+//! validated.
+
+use std::io::{self, BufRead};
+
+use memchr::{memchr, memchr3};
+
+/// How deep kept values may nest; what lies deeper is skipped.
+const MAX_DEPTH: usize = 16;
+
+/// Which keys to keep. It gets the key of the enclosing object, empty at the
+/// top, and the key itself.
+pub type Keep = fn(parent: &[u8], key: &[u8]) -> bool;
+
+/// Why a value could not be read.
+#[derive(Debug)]
+pub enum Bad {
+    /// The source ended in the middle of the value.
+    Unfinished,
+    /// It is not JSON.
+    Broken,
+    /// The source failed.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Bad {
+    fn from(e: io::Error) -> Self {
+        Bad::Io(e)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Null,
+    Bool(bool),
+    Number(Span),
+    String(Span),
+    Object,
+    Array,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u32,
+    to: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    key: Span,
+    kind: Kind,
+    next: u32,
+    child: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The kept part of one JSON value, reused from line to line.
+#[derive(Debug)]
+pub struct Doc {
+    nodes: Vec<Node>,
+    text: Vec<u8>,
+    keep: Keep,
+    limit: usize,
+    /// Whether a kept string held bytes that are not UTF-8.
+    pub lossy: bool,
+}
+
+impl Doc {
+    /// A document that keeps these keys, and at most `limit` bytes of a string.
+    pub fn new(keep: Keep, limit: usize) -> Doc {
+        Doc { nodes: Vec::new(), text: Vec::new(), keep, limit, lossy: false }
+    }
+
+    /// Reads the one value that a whole text holds, over however many lines.
+    pub fn parse(text: &[u8], keep: Keep, limit: usize) -> Result<Doc, Bad> {
+        let mut doc = Doc::new(keep, limit);
+        // No string holds a bare newline, so outside of one it is a blank.
+        let one_line: Vec<u8> = text.iter().map(|b| if *b == b'\n' { b' ' } else { *b }).collect();
+        doc.read(&mut one_line.as_slice())?;
+        Ok(doc)
+    }
+
+    /// Reads one value, up to its end and not beyond.
+    pub fn read<R: BufRead>(&mut self, source: &mut R) -> Result<(), Bad> {
+        self.nodes.clear();
+        self.text.clear();
+        self.lossy = false;
+        let first = next_byte(source)?;
+        self.value(source, first, Span { from: 0, to: 0 }, 0).map(|_| ())
+    }
+
+    /// The value itself.
+    pub fn root(&self) -> Value<'_> {
+        Value { doc: self, node: if self.nodes.is_empty() { NONE } else { 0 } }
+    }
+
+    fn value<R: BufRead>(&mut self, r: &mut R, first: u8, key: Span, depth: usize) -> Result<u32, Bad> {
+        let me = self.nodes.len() as u32;
+        self.nodes.push(Node { key, kind: Kind::Null, next: NONE, child: NONE });
+        let kind = match first {
+            b'"' => Kind::String(self.string(r)?),
+            b'{' => {
+                self.object(r, me, depth)?;
+                Kind::Object
+            }
+            b'[' => {
+                self.array(r, me, depth)?;
+                Kind::Array
+            }
+            b't' => word(r, b"rue").map(|()| Kind::Bool(true))?,
+            b'f' => word(r, b"alse").map(|()| Kind::Bool(false))?,
+            b'n' => word(r, b"ull").map(|()| Kind::Null)?,
+            b'-' | b'0'..=b'9' => Kind::Number(self.number(r, first)?),
+            _ => return Err(Bad::Broken),
+        };
+        self.nodes[me as usize].kind = kind;
+        Ok(me)
+    }
+
+    fn object<R: BufRead>(&mut self, r: &mut R, me: u32, depth: usize) -> Result<(), Bad> {
+        let mut last = NONE;
+        let mut byte = next_byte(r)?;
+        if byte == b'}' {
+            return Ok(());
+        }
+        loop {
+            if byte != b'"' {
+                return Err(Bad::Broken);
+            }
+            let key = self.key(r, me, depth)?;
+            if next_byte(r)? != b':' {
+                return Err(Bad::Broken);
+            }
+            let first = next_byte(r)?;
+            match key {
+                Some(key) => {
+                    let node = self.value(r, first, key, depth + 1)?;
+                    self.link(me, &mut last, node);
+                }
+                None => skip(r, first)?,
+            }
+            match next_byte(r)? {
+                b',' => byte = next_byte(r)?,
+                b'}' => return Ok(()),
+                _ => return Err(Bad::Broken),
+            }
+        }
+    }
+
+    /// Reads a key after its opening quote; `None` if its value is not kept.
+    fn key<R: BufRead>(&mut self, r: &mut R, me: u32, depth: usize) -> Result<Option<Span>, Bad> {
+        let parent = self.nodes[me as usize].key;
+        let deep = depth >= MAX_DEPTH;
+        // Nearly every key lies whole in the buffer, and is not wanted: no copy.
+        let buffer = r.fill_buf()?;
+        if let Some(end) = memchr3(b'"', b'\\', b'\n', buffer).filter(|i| buffer[*i] == b'"') {
+            let wanted = !deep && (self.keep)(&self.text[parent.from as usize..parent.to as usize], &buffer[..end]);
+            let span = wanted.then(|| {
+                let from = self.text.len() as u32;
+                self.text.extend_from_slice(&buffer[..end]);
+                Span { from, to: self.text.len() as u32 }
+            });
+            r.consume(end + 1);
+            return Ok(span);
+        }
+        let mark = self.text.len();
+        let key = self.string(r)?;
+        let wanted = !deep && (self.keep)(self.bytes(parent), self.bytes(key));
+        if !wanted {
+            self.text.truncate(mark);
+        }
+        Ok(wanted.then_some(key))
+    }
+
+    fn array<R: BufRead>(&mut self, r: &mut R, me: u32, depth: usize) -> Result<(), Bad> {
+        let mut last = NONE;
+        let mut byte = next_byte(r)?;
+        if byte == b']' {
+            return Ok(());
+        }
+        loop {
+            if depth < MAX_DEPTH {
+                let key = self.nodes[me as usize].key; // items answer to their array's key
+                let node = self.value(r, byte, key, depth + 1)?;
+                self.link(me, &mut last, node);
+            } else {
+                skip(r, byte)?;
+            }
+            match next_byte(r)? {
+                b',' => byte = next_byte(r)?,
+                b']' => return Ok(()),
+                _ => return Err(Bad::Broken),
+            }
+        }
+    }
+
+    fn link(&mut self, parent: u32, last: &mut u32, node: u32) {
+        match *last {
+            NONE => self.nodes[parent as usize].child = node,
+            last => self.nodes[last as usize].next = node,
+        }
+        *last = node;
+    }
+
+    fn number<R: BufRead>(&mut self, r: &mut R, first: u8) -> Result<Span, Bad> {
+        let from = self.text.len() as u32;
+        self.text.push(first);
+        loop {
+            let buffer = r.fill_buf()?;
+            let n = buffer.iter().take_while(|b| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')).count();
+            let room = 40usize.saturating_sub(self.text.len() - from as usize);
+            self.text.extend_from_slice(&buffer[..n.min(room)]);
+            let ended = n < buffer.len() || buffer.is_empty();
+            r.consume(n);
+            if ended {
+                return Ok(Span { from, to: self.text.len() as u32 });
+            }
+        }
+    }
+
+    /// Reads a string after its opening quote, decoded, cut at the limit.
+    fn string<R: BufRead>(&mut self, r: &mut R) -> Result<Span, Bad> {
+        let from = self.text.len();
+        let full = from + self.limit;
+        let mut checked = true;
+        loop {
+            let buffer = r.fill_buf()?;
+            if buffer.is_empty() {
+                return Err(Bad::Unfinished);
+            }
+            let stop = memchr3(b'"', b'\\', b'\n', buffer);
+            let run = stop.unwrap_or(buffer.len());
+            let room = full.saturating_sub(self.text.len());
+            let taken = &buffer[..run.min(room)];
+            checked &= taken.is_ascii();
+            self.text.extend_from_slice(taken);
+            let Some(at) = stop else {
+                r.consume(run);
+                continue;
+            };
+            let end = buffer[at];
+            if end == b'\n' {
+                r.consume(at);
+                return Err(Bad::Broken);
+            }
+            r.consume(at + 1);
+            match end {
+                b'"' => break,
+                _ => {
+                    let escaped = escape(r)?;
+                    if self.text.len() + 4 <= full {
+                        let mut utf8 = [0; 4];
+                        let bytes = escaped.encode_utf8(&mut utf8).as_bytes();
+                        self.text.extend_from_slice(bytes);
+                        checked &= bytes.is_ascii();
+                    }
+                }
+            }
+        }
+        if !checked {
+            self.mend_utf8(from);
+        }
+        Ok(Span { from: from as u32, to: self.text.len() as u32 })
+    }
+
+    /// Cuts a character that the limit split, and replaces what is not UTF-8.
+    fn mend_utf8(&mut self, from: usize) {
+        let Err(e) = std::str::from_utf8(&self.text[from..]) else { return };
+        if e.error_len().is_none() && self.text.len() - from + 3 >= self.limit {
+            self.text.truncate(from + e.valid_up_to());
+            return;
+        }
+        self.lossy = true;
+        let mended = String::from_utf8_lossy(&self.text[from..]).into_owned();
+        self.text.truncate(from);
+        self.text.extend_from_slice(mended.as_bytes());
+    }
+
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.text[span.from as usize..span.to as usize]
+    }
+}
+
+/// One value of a document; asking an absent one for anything gives nothing.
+#[derive(Clone, Copy)]
+pub struct Value<'a> {
+    doc: &'a Doc,
+    node: u32,
+}
+
+impl<'a> Value<'a> {
+    fn node(&self) -> Option<&'a Node> {
+        self.doc.nodes.get(self.node as usize)
+    }
+
+    /// A member of an object.
+    pub fn get(&self, key: &str) -> Value<'a> {
+        let is_object = matches!(self.node().map(|n| n.kind), Some(Kind::Object));
+        let found =
+            self.children(is_object).find(|v| v.node().is_some_and(|n| self.doc.bytes(n.key) == key.as_bytes()));
+        found.unwrap_or(Value { doc: self.doc, node: NONE })
+    }
+
+    /// The kept members of an object, in order.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> + use<'a> {
+        let is_object = matches!(self.node().map(|n| n.kind), Some(Kind::Object));
+        self.children(is_object).map(|v| (v.node().map_or("", |n| text(v.doc, n.key)), v))
+    }
+
+    /// The items of an array.
+    pub fn items(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        self.children(matches!(self.node().map(|n| n.kind), Some(Kind::Array)))
+    }
+
+    fn children(&self, any: bool) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let doc = self.doc;
+        let first = self.node().filter(|_| any).map_or(NONE, |n| n.child);
+        std::iter::successors(Some(first), move |n| doc.nodes.get(*n as usize).map(|n| n.next))
+            .take_while(|n| *n != NONE)
+            .map(move |node| Value { doc, node })
+    }
+
+    /// Whether it is there and not null.
+    pub fn exists(&self) -> bool {
+        self.node().is_some_and(|n| !matches!(n.kind, Kind::Null))
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(&self) -> bool {
+        matches!(self.node().map(|n| n.kind), Some(Kind::Object))
+    }
+
+    /// A string.
+    pub fn str(&self) -> Option<&'a str> {
+        match self.node()?.kind {
+            Kind::String(span) => Some(text(self.doc, span)),
+            _ => None,
+        }
+    }
+
+    /// A string that says something.
+    pub fn some_str(&self) -> Option<&'a str> {
+        self.str().filter(|s| !s.is_empty())
+    }
+
+    /// A number without sign or fraction.
+    pub fn u64(&self) -> Option<u64> {
+        self.f64().filter(|n| *n >= 0.0 && *n < 1.8e19).map(|n| {
+            let exact = self.number_text().and_then(|t| t.parse().ok());
+            exact.unwrap_or(n as u64)
+        })
+    }
+
+    /// Any number.
+    pub fn f64(&self) -> Option<f64> {
+        self.number_text()?.parse().ok().filter(|n: &f64| n.is_finite())
+    }
+
+    fn number_text(&self) -> Option<&'a str> {
+        match self.node()?.kind {
+            Kind::Number(span) => Some(text(self.doc, span)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is `true`.
+    pub fn is_true(&self) -> bool {
+        matches!(self.node().map(|n| n.kind), Some(Kind::Bool(true)))
+    }
+}
+
+fn text(doc: &Doc, span: Span) -> &str {
+    std::str::from_utf8(doc.bytes(span)).unwrap_or("")
+}
+
+/// The next byte that is not blank. A newline ends the value too early.
+#[inline]
+fn next_byte<R: BufRead>(r: &mut R) -> Result<u8, Bad> {
+    if let Some(byte) = r.fill_buf()?.first().copied().filter(|b| *b > b' ') {
+        r.consume(1);
+        return Ok(byte);
+    }
+    next_solid_byte(r)
+}
+
+fn next_solid_byte<R: BufRead>(r: &mut R) -> Result<u8, Bad> {
+    loop {
+        let buffer = r.fill_buf()?;
+        if buffer.is_empty() {
+            return Err(Bad::Unfinished);
+        }
+        match buffer.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\r')) {
+            Some(at) => {
+                let byte = buffer[at];
+                if byte == b'\n' {
+                    r.consume(at);
+                    return Err(Bad::Broken);
+                }
+                r.consume(at + 1);
+                return Ok(byte);
+            }
+            None => {
+                let n = buffer.len();
+                r.consume(n);
+            }
+        }
+    }
+}
+
+/// The very next byte. A newline is never taken: it ends the line.
+#[inline]
+fn raw_byte<R: BufRead>(r: &mut R) -> Result<u8, Bad> {
+    let byte = *r.fill_buf()?.first().ok_or(Bad::Unfinished)?;
+    if byte == b'\n' {
+        return Err(Bad::Broken);
+    }
+    r.consume(1);
+    Ok(byte)
+}
+
+fn word<R: BufRead>(r: &mut R, rest: &[u8]) -> Result<(), Bad> {
+    rest.iter().try_for_each(|want| if raw_byte(r)? == *want { Ok(()) } else { Err(Bad::Broken) })
+}
+
+fn escape<R: BufRead>(r: &mut R) -> Result<char, Bad> {
+    Ok(match raw_byte(r)? {
+        b'n' => '\n',
+        b't' => '\t',
+        b'r' => '\r',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'u' => {
+            let high = hex4(r)?;
+            if !(0xd800..0xdc00).contains(&high) {
+                return Ok(char::from_u32(high).unwrap_or('\u{fffd}'));
+            }
+            // A pair, unless the second half is missing: then both are odd.
+            if !r.fill_buf()?.starts_with(b"\\") {
+                return Ok('\u{fffd}');
+            }
+            raw_byte(r)?;
+            if raw_byte(r)? != b'u' {
+                return Ok('\u{fffd}');
+            }
+            let low = hex4(r)?;
+            let code = 0x10000 + ((high - 0xd800) << 10) + low.wrapping_sub(0xdc00);
+            char::from_u32(code).filter(|_| (0xdc00..0xe000).contains(&low)).unwrap_or('\u{fffd}')
+        }
+        other => char::from(other),
+    })
+}
+
+fn hex4<R: BufRead>(r: &mut R) -> Result<u32, Bad> {
+    (0..4).try_fold(0, |n, _| {
+        let digit = char::from(raw_byte(r)?).to_digit(16).ok_or(Bad::Broken)?;
+        Ok(n * 16 + digit)
+    })
+}
+
+/// Skips a value whose first byte was taken.
+fn skip<R: BufRead>(r: &mut R, first: u8) -> Result<(), Bad> {
+    match first {
+        b'"' => skip_string(r),
+        b'{' | b'[' => skip_nested(r),
+        b't' => word(r, b"rue"),
+        b'f' => word(r, b"alse"),
+        b'n' => word(r, b"ull"),
+        b'-' | b'0'..=b'9' => loop {
+            let buffer = r.fill_buf()?;
+            let n = buffer.iter().take_while(|b| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')).count();
+            let ended = n < buffer.len() || buffer.is_empty();
+            r.consume(n);
+            if ended {
+                return Ok(());
+            }
+        },
+        _ => Err(Bad::Broken),
+    }
+}
+
+fn skip_string<R: BufRead>(r: &mut R) -> Result<(), Bad> {
+    loop {
+        let buffer = r.fill_buf()?;
+        if buffer.is_empty() {
+            return Err(Bad::Unfinished);
+        }
+        let Some(at) = memchr3(b'"', b'\\', b'\n', buffer) else {
+            let n = buffer.len();
+            r.consume(n);
+            continue;
+        };
+        let found = buffer[at];
+        if found == b'\n' {
+            r.consume(at);
+            return Err(Bad::Broken);
+        }
+        r.consume(at + 1);
+        if found == b'"' {
+            return Ok(());
+        }
+        raw_byte(r)?; // what the backslash escapes
+    }
+}
+
+fn skip_nested<R: BufRead>(r: &mut R) -> Result<(), Bad> {
+    let mut depth = 1usize;
+    loop {
+        let buffer = r.fill_buf()?;
+        if buffer.is_empty() {
+            return Err(Bad::Unfinished);
+        }
+        let mut at = 0;
+        let mut string = false;
+        while at < buffer.len() {
+            let byte = buffer[at];
+            at += 1;
+            match byte {
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        r.consume(at);
+                        return Ok(());
+                    }
+                }
+                b'"' => {
+                    string = true;
+                    break;
+                }
+                b'\n' => {
+                    r.consume(at - 1);
+                    return Err(Bad::Broken);
+                }
+                _ => {}
+            }
+        }
+        r.consume(at);
+        if string {
+            skip_string(r)?;
+        }
+    }
+}
+
+/// Skips to the start of the next line; `false` if there is none.
+pub fn skip_line<R: BufRead>(r: &mut R) -> io::Result<bool> {
+    loop {
+        let buffer = r.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(false);
+        }
+        match memchr(b'\n', buffer) {
+            Some(at) => {
+                r.consume(at + 1);
+                return Ok(true);
+            }
+            None => {
+                let n = buffer.len();
+                r.consume(n);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

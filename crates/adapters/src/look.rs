@@ -1,0 +1,152 @@
+//! What one look asks of an adapter, and what the adapter tells.
+//!
+//! An adapter observes; it never judges. It gets the process table as the
+//! engine scanned it (or the reason why there is none) and reads its agent's
+//! store, and gives back what it saw of each session, the processes it could
+//! not tie to one, and what it could not read.
+
+use std::path::{Path, PathBuf};
+
+use lariat_core::{Fact, Observation, Time, Tokens, Unbound, Untrusted, Warning, Witness};
+use lariat_sys::scan::{Process, Table};
+
+/// Where things are: read once from the environment, then passed along.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The user's home, for showing paths as `~`.
+    pub home: PathBuf,
+    /// Claude Code's store (`CLAUDE_CONFIG_DIR`).
+    pub claude: PathBuf,
+    /// Codex's store (`CODEX_HOME`).
+    pub codex: PathBuf,
+    /// Our cache directory, unless there shall be none.
+    pub cache: Option<PathBuf>,
+}
+
+impl Places {
+    /// Reads the environment.
+    pub fn from_env() -> Places {
+        let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let home = var("HOME").unwrap_or_else(|| PathBuf::from("/"));
+        let cache = var("XDG_CACHE_HOME").filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(".cache"));
+        Places {
+            claude: var("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
+            codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
+            home,
+        }
+    }
+
+    /// A path as a person would write it.
+    pub fn shown(&self, path: &Path) -> Untrusted {
+        let (path, home) = (path.to_string_lossy(), self.home.to_str().unwrap_or("/"));
+        match path.strip_prefix(home).filter(|rest| rest.starts_with('/')) {
+            Some(rest) => Untrusted::new(["~", rest].concat()),
+            None => Untrusted::new(path),
+        }
+    }
+}
+
+/// How much is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Every session.
+    All,
+    /// Those that live or may live; the ended ones are only counted.
+    Live,
+}
+
+/// One question.
+pub struct Look<'a> {
+    /// Where things are.
+    pub places: &'a Places,
+    /// The process table, or why it could not be read.
+    pub table: Result<&'a Table, &'a str>,
+    /// Now.
+    pub now: Time,
+    /// How much is asked for.
+    pub scope: Scope,
+}
+
+/// What a store tells about a session besides its status.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the fields of core::Session of the same names")]
+pub struct About {
+    pub name: Option<String>,
+    pub cwd: Option<String>,
+    pub branch: Option<String>,
+    pub model: Option<String>,
+    pub title: Option<String>,
+    pub prompt: Option<String>,
+    pub started_at: Option<Time>,
+    pub updated_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    pub tokens: Option<Tokens>,
+    pub cost_usd: Option<f64>,
+    pub tool: Option<String>,
+    pub parent: Option<String>,
+}
+
+/// One session as an adapter saw it.
+#[derive(Clone, Debug, Default)]
+pub struct Sighting {
+    /// The agent's own id.
+    pub native_id: String,
+    /// What was seen that bears on its status.
+    pub observations: Vec<Observation>,
+    /// What else its store tells.
+    pub about: About,
+    /// Its process, if it has one.
+    pub pid: Option<u32>,
+    /// Its transcript, if it has one.
+    pub transcript: Option<PathBuf>,
+}
+
+/// All that an adapter saw.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The sessions.
+    pub sightings: Vec<Sighting>,
+    /// Agent processes without a known session.
+    pub unbound: Vec<Unbound>,
+    /// What could not be read.
+    pub warnings: Vec<Warning>,
+    /// Ended sessions that the scope left out.
+    pub hidden: usize,
+    /// Paths whose change may change the answer.
+    pub watch: Vec<PathBuf>,
+}
+
+/// A process tied to a session, with the evidence.
+#[derive(Clone, Debug)]
+pub struct Bond {
+    /// The process.
+    pub process: Process,
+    /// What ties it to the session.
+    pub evidence: Observation,
+}
+
+impl Bond {
+    /// The session of this process, when its store could not be read.
+    pub fn unread(self, session: String, why: &str) -> Sighting {
+        let pid = self.process.pid;
+        let unread = Observation::new(Witness::Store, Fact::TurnUnread(why.to_owned().into()));
+        let cwd = crate::agent_process::standing(pid).map(|c| c.raw().to_owned());
+        Sighting {
+            native_id: session,
+            observations: vec![self.evidence, unread],
+            about: About { cwd, ..About::default() },
+            pid: Some(pid),
+            transcript: None,
+        }
+    }
+}
+
+/// Whether an agent process that is tied to no session could be the one of a
+/// session in this directory: it stands there, or nobody knows where it stands.
+pub fn could_be<'a>(unbound: &'a [Unbound], cwd: Option<&str>) -> Option<&'a Unbound> {
+    unbound.iter().find(|u| match (&u.cwd, cwd) {
+        (Some(theirs), Some(cwd)) => theirs.raw() == cwd,
+        _ => true,
+    })
+}

@@ -1,0 +1,319 @@
+//! The one reader for append-only stores.
+//!
+//! A transcript is folded line by line into a small value, the [`Fold`]. What
+//! was folded is remembered with the offset it reached, so the next look reads
+//! only what was appended since. A large transcript of an ended session is not
+//! read whole: its head tells what it is about, its tail how it ended.
+//!
+//! ```text
+//!  0          head_end                          size - tail        size
+//!  |== head ==|.............. gap ..............|====== tail ======|
+//! ```
+//!
+//! The tail grows until the fold says that it knows how the last turn stands;
+//! if it grows into the head there is no gap, and the fold is whole.
+//!
+//! The reader never holds a line in memory, never follows a file that is not
+//! regular, and never treats a line that cannot be parsed as the end of a file.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::os::unix::fs::FileExt as _;
+
+use lariat_sys::file::Key;
+use memchr::memchr;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::json::{Bad, Doc, Keep, Value, skip_line};
+
+/// What a store's lines are folded into.
+pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
+    /// The keys it needs.
+    const KEEP: Keep;
+    /// Whether a line may matter, by its bytes: what surely does not is not
+    /// even parsed.
+    const SIEVE: Option<fn(&[u8]) -> bool> = None;
+    /// Takes one line in.
+    fn line(&mut self, line: Value<'_>);
+    /// Lines are left out here: what was known of the last turn no longer holds.
+    fn gap(&mut self);
+    /// Whether the head has told what the session is about.
+    fn knows_head(&self) -> bool;
+    /// Whether the lines since the gap tell how the last turn stands.
+    fn knows_tail(&self) -> bool;
+}
+
+/// How much of a string the fold gets to see.
+const TEXT: usize = 600;
+/// How far into a file its head may reach.
+const HEAD: u64 = 4 << 20;
+/// How far back a tail may reach; a store that tells nothing there is unread.
+const TAIL: u64 = 64 << 20;
+/// What a listing reads of a live session at most.
+const WHOLE: u64 = 1 << 30;
+const FIRST_HEAD_READ: usize = 8 << 10;
+const FIRST_TAIL: u64 = 8 << 10;
+const CHUNK: usize = 64 << 10;
+
+/// What is remembered of one file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reading<F> {
+    /// What its lines add up to.
+    pub fold: F,
+    /// Whether every line was folded.
+    pub whole: bool,
+    /// Where the next line will start.
+    offset: u64,
+    /// Hash of the bytes before that, to notice a rewritten file.
+    anchor: u64,
+    /// How many lines could not be parsed, and where the first one starts.
+    pub broken: Option<(u32, u64)>,
+    /// Why the end of the file tells nothing, if so.
+    pub unread: Option<String>,
+}
+
+impl<F> Reading<F> {
+    /// What could not be read of the file, if anything.
+    pub fn complaint(&self) -> Option<String> {
+        match (self.broken, &self.unread) {
+            (Some((1, first)), _) => Some(format!("the line at byte {first} is unreadable")),
+            (Some((count, first)), _) => Some(format!("{count} lines are unreadable, the first at byte {first}")),
+            (None, unread) => unread.clone(),
+        }
+    }
+}
+
+/// A reader with its buffers, reused from file to file.
+pub struct Reader<F: Fold> {
+    doc: Doc,
+    source: Source,
+    /// Bytes read from stores since the reader was made.
+    pub bytes: u64,
+    fold: std::marker::PhantomData<F>,
+}
+
+impl<F: Fold> Default for Reader<F> {
+    fn default() -> Self {
+        Reader { doc: Doc::new(F::KEEP, TEXT), source: Source::default(), bytes: 0, fold: std::marker::PhantomData }
+    }
+}
+
+impl<F: Fold> Reader<F> {
+    /// Reads a file, going on from an earlier reading of it where that holds.
+    pub fn read(&mut self, file: File, key: &Key, prior: Option<Reading<F>>, whole: bool) -> io::Result<Reading<F>> {
+        self.source.open(file);
+        let whole = whole && key.size <= WHOLE;
+        let reading = match prior {
+            Some(prior) if prior.whole && self.still_holds(&prior, key)? => self.go_on(prior, key),
+            _ => self.afresh(key, whole),
+        };
+        self.bytes += self.source.taken;
+        reading
+    }
+
+    fn still_holds(&mut self, prior: &Reading<F>, key: &Key) -> io::Result<bool> {
+        Ok(key.size >= prior.offset && self.source.anchor(prior.offset)? == prior.anchor)
+    }
+
+    fn go_on(&mut self, mut reading: Reading<F>, key: &Key) -> io::Result<Reading<F>> {
+        self.source.seek(reading.offset, CHUNK);
+        self.fold_lines(&mut reading, key.size, |_| false)?;
+        self.settle(reading, key)
+    }
+
+    fn afresh(&mut self, key: &Key, whole: bool) -> io::Result<Reading<F>> {
+        let mut reading = Reading { fold: F::default(), whole: true, offset: 0, anchor: 0, broken: None, unread: None };
+        if whole {
+            self.source.seek(0, CHUNK);
+            self.fold_lines(&mut reading, key.size, |_| false)?;
+            return self.settle(reading, key);
+        }
+        self.source.seek(0, FIRST_HEAD_READ);
+        self.fold_lines(&mut reading, key.size.min(HEAD), F::knows_head)?;
+        let mut tail = FIRST_TAIL;
+        loop {
+            if key.size.saturating_sub(reading.offset) <= tail {
+                self.source.seek(reading.offset, CHUNK);
+                self.fold_lines(&mut reading, key.size, |_| false)?;
+                return self.settle(reading, key);
+            }
+            let mut attempt = reading.clone();
+            attempt.whole = false;
+            attempt.fold.gap();
+            // From the byte before, so that a line that starts right there is seen.
+            self.source.seek(key.size - tail - 1, tail.min(1 << 20) as usize + 1);
+            if skip_line(&mut self.source)? {
+                self.fold_lines(&mut attempt, key.size, |_| false)?;
+            }
+            if attempt.fold.knows_tail() {
+                return self.settle(attempt, key);
+            }
+            if tail >= TAIL {
+                attempt.unread = Some(format!("no turn found in its last {} MiB", TAIL >> 20));
+                return self.settle(attempt, key);
+            }
+            tail *= 4;
+        }
+    }
+
+    fn settle(&mut self, mut reading: Reading<F>, key: &Key) -> io::Result<Reading<F>> {
+        if reading.whole {
+            reading.anchor = self.source.anchor(reading.offset)?;
+            let blank = reading.offset == 0 && key.size > 0;
+            let all_broken = reading.broken.is_some() && !reading.fold.knows_tail() && !reading.fold.knows_head();
+            if blank || all_broken {
+                reading.unread = Some("holds no readable line".into());
+            }
+        }
+        Ok(reading)
+    }
+
+    fn fold_lines(&mut self, reading: &mut Reading<F>, until: u64, enough: impl Fn(&F) -> bool) -> io::Result<()> {
+        while self.source.position() < until {
+            let start = self.source.position();
+            match self.source.fill_buf()? {
+                [] => break,
+                [b'\n', ..] => {
+                    self.source.consume(1);
+                    reading.offset = self.source.position();
+                    continue;
+                }
+                [0xef, 0xbb, 0xbf, ..] if start == 0 => self.source.consume(3),
+                buffer => {
+                    if let Some(sieve) = F::SIEVE
+                        && let Some(end) = memchr(b'\n', buffer)
+                        && !sieve(&buffer[..end])
+                    {
+                        self.source.consume(end + 1);
+                        reading.offset = self.source.position();
+                        continue;
+                    }
+                }
+            }
+            let read = self.doc.read(&mut self.source).and_then(|()| self.end_of_line());
+            let fine = match read {
+                Ok(()) => {
+                    let root = self.doc.root();
+                    if root.is_object() {
+                        reading.fold.line(root);
+                    }
+                    root.is_object() && !self.doc.lossy
+                }
+                Err(Bad::Unfinished) => break,
+                Err(Bad::Io(e)) => return Err(e),
+                Err(Bad::Broken) => {
+                    if !skip_line(&mut self.source)? {
+                        break; // garbage without an end: still being written
+                    }
+                    false
+                }
+            };
+            if !fine {
+                let (count, first) = reading.broken.unwrap_or((0, start));
+                reading.broken = Some((count.saturating_add(1), first));
+            }
+            reading.offset = self.source.position();
+            if enough(&reading.fold) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_of_line(&mut self) -> Result<(), Bad> {
+        loop {
+            let next = self.source.fill_buf()?.first().copied();
+            match next {
+                None => return Ok(()), // a whole value at the end of the file
+                Some(b' ' | b'\t' | b'\r') => self.source.consume(1),
+                Some(b'\n') => {
+                    self.source.consume(1);
+                    return Ok(());
+                }
+                Some(_) => return Err(Bad::Broken),
+            }
+        }
+    }
+}
+
+/// A file read by position through one buffer.
+#[derive(Default)]
+pub struct Source {
+    file: Option<File>,
+    buffer: Vec<u8>,
+    at: usize,
+    filled: usize,
+    next: u64,
+    chunk: usize,
+    taken: u64,
+}
+
+impl Source {
+    /// Starts on a file.
+    pub fn open(&mut self, file: File) {
+        self.file = Some(file);
+        self.taken = 0;
+        self.seek(0, CHUNK);
+    }
+
+    /// Goes to a position; the first read from there takes `chunk` bytes.
+    pub fn seek(&mut self, position: u64, chunk: usize) {
+        (self.at, self.filled, self.next, self.chunk) = (0, 0, position, chunk);
+    }
+
+    /// Where the next byte comes from.
+    pub fn position(&self) -> u64 {
+        self.next - (self.filled - self.at) as u64
+    }
+
+    #[cold]
+    fn refill(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        self.buffer.resize(self.buffer.len().max(self.chunk), 0);
+        let n = file.read_at(&mut self.buffer[..self.chunk], self.next)?;
+        (self.at, self.filled) = (0, n);
+        self.next += n as u64;
+        self.taken += n as u64;
+        self.chunk = CHUNK;
+        Ok(())
+    }
+
+    fn anchor(&mut self, offset: u64) -> io::Result<u64> {
+        let len = offset.min(64) as usize;
+        let mut bytes = [0; 64];
+        if let Some(file) = &self.file
+            && file.read_exact_at(&mut bytes[..len], offset - len as u64).is_err()
+        {
+            return Ok(0);
+        }
+        Ok(xxh3_64(&bytes[..len]))
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.fill_buf()?.read(out)?;
+        self.consume(n);
+        Ok(n)
+    }
+}
+
+impl BufRead for Source {
+    #[inline]
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.at == self.filled {
+            self.refill()?;
+        }
+        Ok(&self.buffer[self.at..self.filled])
+    }
+
+    #[inline]
+    fn consume(&mut self, n: usize) {
+        self.at = (self.at + n).min(self.filled);
+    }
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! One fold over random files: whatever is appended, cut or broken, reading in
+//! steps must tell the same as reading at once, and head and tail the same of
+//! the last turn as the whole.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use lariat_sys::file;
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
+struct Last {
+    first: Option<u64>,
+    last: Option<u64>,
+    sum: u64,
+}
+
+impl Fold for Last {
+    const KEEP: Keep = |_, key| key == b"n";
+    fn line(&mut self, line: Value<'_>) {
+        if let Some(n) = line.get("n").u64() {
+            self.first = self.first.or(Some(n));
+            self.last = Some(n);
+            self.sum += n;
+        }
+    }
+    fn gap(&mut self) {
+        self.last = None;
+    }
+    fn knows_head(&self) -> bool {
+        self.first.is_some()
+    }
+    fn knows_tail(&self) -> bool {
+        self.last.is_some()
+    }
+}
+
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new(name: &str) -> Temp {
+        let path = std::env::temp_dir().join(format!("lariat-reader-{name}-{}", std::process::id()));
+        let temp = Temp(path);
+        temp.set(b"");
+        temp
+    }
+    fn set(&self, bytes: &[u8]) {
+        #[expect(clippy::disallowed_methods, reason = "the test's own file")]
+        std::fs::write(&self.0, bytes).unwrap();
+    }
+    fn add(&self, bytes: &[u8]) {
+        std::fs::OpenOptions::new().append(true).open(&self.0).unwrap().write_all(bytes).unwrap();
+    }
+    fn read(&self, prior: Option<Reading<Last>>, whole: bool) -> Reading<Last> {
+        let (file, key) = file::open(&self.0).unwrap();
+        Reader::default().read(file, &key, prior, whole).unwrap()
+    }
+    fn bytes_read(&self, prior: Option<Reading<Last>>, whole: bool) -> u64 {
+        let (file, key) = file::open(&self.0).unwrap();
+        let mut reader = Reader::<Last>::default();
+        reader.read(file, &key, prior, whole).unwrap();
+        reader.bytes
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "the test's own file")]
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn line(n: u64, filler: usize) -> Vec<u8> {
+    format!("{{\"pad\":\"{}\",\"n\":{n}}}\n", "x".repeat(filler)).into_bytes()
+}
+
+#[test]
+fn only_what_was_appended_is_read() {
+    let temp = Temp::new("append");
+    for n in 1..=1000 {
+        temp.add(&line(n, 1000));
+    }
+    let first = temp.read(None, true);
+    assert_eq!((first.fold.sum, first.whole), (500_500, true));
+    temp.add(&line(7, 10));
+    assert!(temp.bytes_read(Some(first.clone()), true) < 1000, "a megabyte was not read again");
+    let second = temp.read(Some(first), true);
+    assert_eq!((second.fold.sum, second.fold.last), (500_507, Some(7)));
+}
+
+#[test]
+fn a_rewritten_file_is_read_afresh() {
+    let temp = Temp::new("rewrite");
+    temp.set(&[line(1, 50), line(2, 50)].concat());
+    let first = temp.read(None, true);
+    temp.set(&[line(3, 50), line(4, 50), line(5, 50)].concat());
+    assert_eq!(temp.read(Some(first.clone()), true).fold.sum, 12);
+    temp.set(&line(9, 5));
+    assert_eq!(temp.read(Some(first), true).fold.sum, 9);
+}
+
+#[test]
+fn a_large_file_is_told_by_head_and_tail() {
+    let temp = Temp::new("large");
+    let mut bytes = line(1, 10);
+    for n in 2..3000 {
+        bytes.extend(line(n, 1000));
+    }
+    bytes.extend(line(4711, 10));
+    bytes.extend(br#"{"pad":""#);
+    bytes.extend(b"x".repeat(100_000)); // unfinished
+    temp.set(&bytes);
+    let reading = temp.read(None, false);
+    assert_eq!((reading.fold.first, reading.fold.last, reading.whole), (Some(1), Some(4711), false));
+    assert!(reading.broken.is_none() && reading.unread.is_none());
+    assert!(temp.bytes_read(None, false) < 900_000);
+}
+
+#[test]
+fn one_line_without_end_is_unread_in_bounded_memory() {
+    let temp = Temp::new("endless");
+    let file = std::fs::OpenOptions::new().write(true).open(&temp.0).unwrap();
+    file.set_len(300 << 20).unwrap(); // sparse: 300 MiB of NUL bytes in one "line"
+    drop(file);
+    let reading = temp.read(None, false);
+    assert!(reading.unread.is_some());
+    assert_eq!(reading.fold, Last::default());
+}
+
+#[test]
+fn broken_lines_are_counted_and_harm_nothing() {
+    let temp = Temp::new("broken");
+    temp.set(b"{\"n\":1}\nnot json\n{\"n\":\"\xff\"}\n[1]\n\n{\"n\":2} trailing\n{\"n\":3}");
+    let reading = temp.read(None, true);
+    assert_eq!((reading.fold.first, reading.fold.last), (Some(1), Some(3)));
+    assert_eq!(reading.broken.map(|(_, first)| first), Some(8));
+    assert!(reading.unread.is_none());
+    temp.set(b"\x7fELF\n\0\0\0\n");
+    assert!(temp.read(None, true).unread.is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn in_steps_is_the_same_as_at_once(
+        lines in prop::collection::vec((1u64..100, 0usize..6000), 1..40),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        seed in any::<u32>(),
+    ) {
+        let temp = Temp::new(&format!("steps-{seed}"));
+        let all: Vec<u8> = lines.iter().flat_map(|(n, pad)| line(*n, *pad)).collect();
+        let mut cuts: Vec<usize> = cuts.iter().map(|c| c.index(all.len())).collect();
+        cuts.sort_unstable();
+        let mut prior = None;
+        let mut written = 0;
+        for cut in cuts {
+            temp.add(&all[written..cut.max(written)]);
+            written = cut.max(written);
+            prior = Some(temp.read(prior.take(), true));
+        }
+        temp.add(&all[written..]);
+        let stepped = temp.read(prior, true);
+        let at_once = temp.read(None, true);
+        prop_assert_eq!(&stepped.fold, &at_once.fold);
+        prop_assert_eq!(stepped.broken, None);
+        let ends = temp.read(None, false);
+        prop_assert_eq!((ends.fold.first, ends.fold.last), (at_once.fold.first, at_once.fold.last));
+        if ends.whole {
+            prop_assert_eq!(ends.fold.sum, at_once.fold.sum);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A conversation, read from a transcript: for `peek`.
+//!
+//! Unlike a listing, a person who peeks wants whole replies. The last part of
+//! the file is read, as much as holds the messages asked for, and messages are
+//! told as they were written: who, when, what. It works for any session,
+//! live or ended, without its terminal.
+
+use std::io::{self, BufRead as _};
+use std::path::Path;
+
+use lariat_core::{Time, Untrusted};
+use lariat_sys::file;
+
+use crate::json::{Bad, Doc, Keep, Value, skip_line};
+use crate::reader::Source;
+
+/// How much of one message is kept.
+const LONGEST: usize = 1 << 20;
+/// How far back a conversation is read.
+const FARTHEST: u64 = 256 << 20;
+const FIRST: u64 = 64 << 10;
+
+/// Who said something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speaker {
+    /// The person.
+    Person,
+    /// The agent.
+    Agent,
+    /// A tool that the agent called.
+    Tool,
+}
+
+/// One thing said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// Who.
+    pub who: Speaker,
+    /// When.
+    pub at: Option<Time>,
+    /// What.
+    pub text: Untrusted,
+    /// Lines with the same key are parts of one message.
+    key: Option<String>,
+}
+
+impl Said {
+    /// Something said, as one message.
+    pub fn new(who: Speaker, at: Option<Time>, text: impl Into<String>) -> Said {
+        Said { who, at, text: Untrusted::new(text), key: None }
+    }
+
+    /// Part of the message with this key.
+    pub fn part_of(mut self, key: Option<&str>) -> Said {
+        self.key = key.map(str::to_owned);
+        self
+    }
+}
+
+/// How an agent's transcript lines are read.
+pub trait Language: Sync {
+    /// The keys needed.
+    fn keep(&self) -> Keep;
+    /// What a line says, if it says anything.
+    fn said(&self, line: Value<'_>) -> Vec<Said>;
+}
+
+/// The last messages of a transcript, and where reading stopped.
+pub struct Talk {
+    /// The messages, oldest first.
+    pub said: Vec<Said>,
+    /// Where the next line will start.
+    pub offset: u64,
+    /// Whether the transcript has more before these.
+    pub more: bool,
+}
+
+/// Reads the last part of a transcript, until `enough` says so or its start is
+/// reached. Only the first `size` bytes count, if given.
+pub fn last(
+    path: &Path,
+    language: &dyn Language,
+    size: Option<u64>,
+    enough: impl Fn(&[Said]) -> bool,
+) -> io::Result<Talk> {
+    let mut back = FIRST;
+    loop {
+        let (opened, key) = file::open(path)?;
+        let size = size.map_or(key.size, |s| s.min(key.size));
+        let from = size.saturating_sub(back);
+        let mut source = Source::default();
+        source.open(opened);
+        source.seek(from.saturating_sub(1), 64 << 10);
+        if from > 0 {
+            skip_line(&mut source)?;
+        }
+        let (said, offset) = read(&mut source, language, size)?;
+        if from == 0 || back >= FARTHEST || enough(&said) {
+            return Ok(Talk { said, offset, more: from > 0 });
+        }
+        back *= 4;
+    }
+}
+
+/// Reads what was appended since `offset`.
+pub fn since(path: &Path, language: &dyn Language, offset: u64) -> io::Result<Talk> {
+    let (opened, key) = file::open(path)?;
+    let mut source = Source::default();
+    source.open(opened);
+    source.seek(offset.min(key.size), 64 << 10);
+    let (said, offset) = read(&mut source, language, key.size)?;
+    Ok(Talk { said, offset, more: false })
+}
+
+fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<(Vec<Said>, u64)> {
+    let mut doc = Doc::new(language.keep(), LONGEST);
+    let mut all: Vec<Said> = Vec::new();
+    let mut offset = source.position();
+    while source.position() < until {
+        if source.fill_buf()?.starts_with(b"\n") {
+            source.consume(1);
+            continue;
+        }
+        match doc.read(source) {
+            Ok(()) => {
+                for said in language.said(doc.root()) {
+                    push(&mut all, said);
+                }
+            }
+            Err(Bad::Unfinished) => break,
+            Err(Bad::Io(e)) => return Err(e),
+            Err(Bad::Broken) => {}
+        }
+        skip_line(source)?;
+        offset = source.position();
+    }
+    Ok((all, offset))
+}
+
+/// Adds what was said; parts of one message become one.
+fn push(all: &mut Vec<Said>, said: Said) {
+    if said.key.is_some()
+        && let Some(earlier) = all.iter_mut().rev().take(8).find(|s| s.key == said.key && s.who == said.who)
+    {
+        earlier.text = Untrusted::new(format!("{}\n\n{}", earlier.text.raw(), said.text.raw()));
+        earlier.at = said.at.or(earlier.at);
+        return;
+    }
+    all.push(said);
+}

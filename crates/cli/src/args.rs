@@ -1,0 +1,143 @@
+//! What can be asked on the command line.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Shows and supervises the coding agents that run here.
+///
+/// Without a verb: what is here now, grouped by who needs you.
+#[derive(Parser, Debug)]
+#[command(name = "lariat", version, about, after_help = AFTER)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    #[command(flatten)]
+    pub ls: Ls,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+const AFTER: &str = "\
+A target is a name, the agent's own id, a unique prefix of one, a directory, or '.'.
+
+Exit codes: 0 ok, 1 failed, 2 usage or not found or ambiguous, 3 refused,
+4 timed out, 5 partly unknown.";
+
+#[derive(Args, Debug, Clone)]
+pub struct Common {
+    /// Print JSON (streams as one object a line)
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// How long an agent's store may take to answer
+    #[arg(long, global = true, value_name = "TIME", value_parser = duration, default_value = "3s")]
+    pub deadline: Duration,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// List sessions: those that live or may live; with -a also the ended ones
+    #[command(visible_alias = "list", alias = "ps")]
+    Ls(Ls),
+    /// Show one session, or how many there are of each kind
+    Status(Status),
+    /// Tell why a session's status is what it is: every observation
+    Explain(Target),
+    /// Show what a session last said: its whole reply, open tool, question
+    Peek(Peek),
+    /// Check what this machine offers, and what the lack of it costs
+    Doctor,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The same verbs under the name that other tools use
+    #[command(hide = true)]
+    Session {
+        #[command(subcommand)]
+        verb: SessionVerb,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum SessionVerb {
+    /// List sessions
+    #[command(alias = "list")]
+    Ls(Ls),
+}
+
+#[derive(Args, Debug, Clone, Default)]
+pub struct Ls {
+    /// Show ended sessions too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only this agent (claude, codex)
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only these statuses, separated by commas
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
+    pub status: Vec<lariat_core::Status>,
+    /// Only this group
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// Only this host
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Stay, and show every change
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Status {
+    /// The sessions; none for a count of each status
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// Print only how many sessions need you
+    #[arg(short, long, conflicts_with = "targets")]
+    pub quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Target {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Peek {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// How many replies
+    #[arg(short = 'n', long = "replies", value_name = "N", default_value_t = 1)]
+    pub replies: usize,
+    /// Stay, and show what is said from now on
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+fn status(text: &str) -> Result<lariat_core::Status, String> {
+    let known = lariat_core::Status::ALL;
+    known.into_iter().find(|s| s.word() == text).ok_or_else(|| {
+        let words: Vec<_> = known.iter().map(|s| s.word()).collect();
+        format!("not a status; one of {}", words.join(", "))
+    })
+}
+
+/// `500ms`, `3s`, `2m`, `1h`, or seconds without a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time like 500ms, 3s, 2m or 1h".into()),
+    };
+    let number: f64 = number.parse().map_err(|_| "a time like 500ms, 3s, 2m or 1h".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|e| e.to_string())
+}

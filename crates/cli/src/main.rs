@@ -1,0 +1,39 @@
+//! `lariat`: the command line.
+//!
+//! It parses, asks the engine, and prints; it decides nothing. One file per
+//! verb in `verbs`, one way to print in `output`. Exit codes: 0 ok, 1 failed,
+//! 2 usage, not found or ambiguous, 3 refused, 4 timed out, 5 partly unknown.
+
+mod args;
+mod output;
+mod table;
+mod verbs;
+
+use std::process::ExitCode;
+
+use args::{Cli, Verb};
+use clap::Parser as _;
+use output::{Failure, Out};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = Out::new(cli.common.json);
+    let done = match cli.verb {
+        None => verbs::ls::run(&cli.ls, &cli.common, &mut out),
+        Some(Verb::Ls(ls) | Verb::Session { verb: args::SessionVerb::Ls(ls) }) => {
+            verbs::ls::run(&ls, &cli.common, &mut out)
+        }
+        Some(Verb::Status(args)) => verbs::status::run(&args, &cli.common, &mut out),
+        Some(Verb::Explain(args)) => verbs::explain::run(&args, &cli.common, &mut out),
+        Some(Verb::Peek(args)) => verbs::peek::run(&args, &cli.common, &mut out),
+        Some(Verb::Doctor) => verbs::doctor::run(&cli.common, &mut out),
+        Some(Verb::Completions { shell }) => verbs::completions::run(shell, &mut out),
+    };
+    match done.and_then(|code| out.flush().map(|()| code)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => output::fail(&failure),
+    }
+}
+
+/// What a verb gives: an exit code, or why it could not do it.
+type Done = Result<u8, Failure>;

@@ -1,0 +1,126 @@
+//! `lariat ls`: what is here now, grouped by who needs you.
+
+use std::time::Duration;
+
+use lariat_adapters::look::Scope;
+use lariat_core::{Session, Status};
+use lariat_engine::list;
+use lariat_engine::list::Answer;
+use lariat_sys::watch::Watch;
+
+use crate::Done;
+use crate::args::{Common, Ls};
+use crate::output::{Failure, Ink, Out};
+use crate::table;
+use crate::verbs::{question, warn};
+
+/// How long a burst of changes may go on before the list is shown again.
+const SETTLE: Duration = Duration::from_millis(50);
+/// However quiet it is, a fresh look is taken this often.
+const AT_LEAST: Duration = Duration::from_secs(60);
+
+pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
+    if args.watch {
+        return watch(args, common, out);
+    }
+    let answer = look(args, common);
+    show(&answer, out)?;
+    let code = code(&answer);
+    std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
+    Ok(code)
+}
+
+/// 5 if something could not be told.
+fn code(answer: &Answer) -> u8 {
+    let unknown = answer.listing.sessions.iter().any(|s| s.status == Status::Unknown);
+    if answer.partial || unknown { 5 } else { 0 }
+}
+
+fn look(args: &Ls, common: &Common) -> Answer {
+    let ended = args.all || args.status.iter().any(|s| s.ended());
+    let mut answer = list(question(common, if ended { Scope::All } else { Scope::Live }));
+    let agent = args.agent.as_deref().map(|a| if a == "claude-code" { "claude" } else { a });
+    let wanted = |s: &Session| {
+        agent.is_none_or(|a| s.agent == a)
+            && (args.status.is_empty() || args.status.contains(&s.status))
+            && args.group.as_ref().is_none_or(|g| s.group.as_ref() == Some(g))
+            && args.host.as_ref().is_none_or(|h| s.host.as_ref() == Some(h))
+    };
+    let listing = &mut answer.listing;
+    let here = |s: &Session| ended || !s.status.ended() || s.restorable;
+    listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
+    listing.sessions.retain(|s| here(s) && wanted(s));
+    listing.unbound.retain(|u| agent.is_none_or(|a| u.agent == a));
+    answer
+}
+
+fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
+    let listing = &answer.listing;
+    if out.json {
+        return out.listing(listing);
+    }
+    let home = std::env::var("HOME").unwrap_or_default();
+    let hidden = listing.hidden.ended;
+    let nothing = listing.sessions.is_empty() && listing.unbound.is_empty();
+    let header = table::header(&listing.sessions, 0);
+    if !header.is_empty() {
+        out.line(&header)?;
+        out.line("")?;
+    }
+    for row in table::rows(&listing.sessions, listing.at, &home, out) {
+        out.line(row)?;
+    }
+    if !listing.unbound.is_empty() {
+        if !listing.sessions.is_empty() {
+            out.line("")?;
+        }
+        for row in table::unbound_rows(&listing.unbound, &home, out) {
+            out.line(row)?;
+        }
+    }
+    match (nothing, hidden) {
+        (true, 0) => out.line("No agents here. Start claude or codex in a terminal and look again.")?,
+        (true, n) => out.line(format_args!("No agent runs here now. {n} ended: lariat ls -a"))?,
+        (false, 0) => {}
+        (false, n) => {
+            out.line("")?;
+            out.line(out.ink(Ink::Dim, format_args!("{n} ended not shown: lariat ls -a")))?;
+        }
+    }
+    out.flush()?;
+    warn(&listing.warnings);
+    Ok(())
+}
+
+/// Sleeps until something stirs, then shows again what changed.
+fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
+    let mut last = None;
+    loop {
+        let answer = look(args, common);
+        let mut now = answer.listing.clone();
+        now.at = lariat_core::Time(0);
+        if last.as_ref() != Some(&now) || (out.is_terminal() && !out.json) {
+            if out.is_terminal() && !out.json {
+                out.raw("\x1b[H\x1b[2J\x1b[3J")?;
+            } else if last.is_some() && !out.json {
+                out.line("")?;
+            }
+            show(&answer, out)?;
+            out.flush()?;
+        }
+        last = Some(now);
+        let mut watch = Watch::new()?;
+        answer.watch.iter().for_each(|path| watch.path(path));
+        for session in &answer.listing.sessions {
+            session.pid.into_iter().for_each(|pid| watch.process(pid));
+        }
+        answer.listing.unbound.iter().for_each(|u| watch.process(u.pid));
+        // New processes give no hint: look for them now and then.
+        let at_most = if answer.listing.unbound.is_empty() {
+            AT_LEAST.min(Duration::from_secs(2))
+        } else {
+            Duration::from_secs(1)
+        };
+        watch.sleep(at_most, SETTLE)?;
+    }
+}

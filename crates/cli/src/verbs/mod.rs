@@ -1,0 +1,69 @@
+//! One file per verb.
+
+pub mod completions;
+pub mod doctor;
+pub mod explain;
+pub mod ls;
+pub mod peek;
+pub mod status;
+
+use lariat_adapters::look::{Places, Scope};
+use lariat_core::Warning;
+use lariat_engine::list::Answer;
+use lariat_engine::{NotOne, Question, list, resolve};
+
+use crate::args::Common;
+use crate::output::{Failure, complain};
+
+/// What is asked by default.
+pub fn question(common: &Common, scope: Scope) -> Question {
+    Question { places: Places::from_env(), scope, deadline: common.deadline }
+}
+
+/// Everything there is, and the one session that a target means.
+pub fn find(target: &str, common: &Common) -> Result<(Answer, usize), Failure> {
+    let answer = list(question(common, Scope::All));
+    match resolve(target, &answer.listing.sessions) {
+        Ok(at) => Ok((answer, at)),
+        Err(error) => {
+            warn(&answer.listing.warnings);
+            Err(not_one(&error, &answer))
+        }
+    }
+}
+
+fn not_one(error: &NotOne, answer: &Answer) -> Failure {
+    let sessions = &answer.listing.sessions;
+    Failure::Usage(match error {
+        NotOne::None(_) => format!("{}; `lariat ls -a` lists all {}", escape(error), sessions.len()),
+        NotOne::Several { candidates, .. } => {
+            let mut text = format!("{}; which one?", escape(error));
+            for i in candidates.iter().take(20) {
+                let s = &sessions[*i];
+                let what = s.name.as_ref().or(s.title.as_ref()).or(s.prompt.as_ref());
+                let what = what.map_or_else(String::new, |w| w.row_within(40));
+                text.push_str(&format!("\n  {}  {:<11} {what}", s.id.row(), s.status.word()));
+            }
+            if candidates.len() > 20 {
+                text.push_str(&format!("\n  and {} more", candidates.len() - 20));
+            }
+            text
+        }
+    })
+}
+
+fn escape(error: &NotOne) -> String {
+    lariat_core::Untrusted::new(error.to_string()).row()
+}
+
+/// Prints warnings where they do not disturb the answer.
+pub fn warn(warnings: &[Warning]) {
+    const MOST: usize = 20;
+    for w in warnings.iter().take(MOST) {
+        let path = w.path.as_ref().map_or_else(String::new, |p| format!("{}: ", p.row()));
+        complain(format_args!("warning: {}: {path}{}", w.adapter, w.error.row()));
+    }
+    if warnings.len() > MOST {
+        complain(format_args!("warning: and {} more; `lariat doctor` shows all", warnings.len() - MOST));
+    }
+}

@@ -1,0 +1,135 @@
+//! `lariat peek`: the last whole reply, the open tool, the pending question.
+
+use std::time::Duration;
+
+use lariat_adapters::talk::{Said, Speaker};
+use lariat_core::{Session, Status, Time, Untrusted};
+use lariat_engine::peek;
+use lariat_sys::watch::Watch;
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{self, Common};
+use crate::output::{Failure, Ink, Out};
+use crate::verbs::{find, question, warn};
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    at: Option<Time>,
+    text: &'a Untrusted,
+}
+
+impl<'a> From<&'a Said> for Message<'a> {
+    fn from(said: &'a Said) -> Self {
+        let role = match said.who {
+            Speaker::Person => "person",
+            Speaker::Agent => "agent",
+            Speaker::Tool => "tool",
+        };
+        Message { role, at: said.at, text: &said.text }
+    }
+}
+
+#[derive(Serialize)]
+struct Peeked<'a> {
+    schema: u32,
+    at: Time,
+    id: &'a Untrusted,
+    status: Status,
+    reason: &'a Untrusted,
+    live: Option<bool>,
+    reply: Option<&'a Untrusted>,
+    tool: Option<&'a Untrusted>,
+    asks: Option<&'a Untrusted>,
+    messages: Vec<Message<'a>>,
+}
+
+pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
+    let (answer, at) = find(&args.target, common)?;
+    let session = &answer.listing.sessions[at];
+    let Some(transcript) = answer.transcripts[at].as_deref() else {
+        show(session, answer.listing.at, &[], out)?;
+        return Ok(0);
+    };
+    let places = question(common, lariat_adapters::look::Scope::All).places;
+    let talk = peek::last_replies(session.agent, &places, transcript, args.replies)
+        .map_err(|e| anyhow::anyhow!("reading {}: {e}", transcript.display()))?;
+    show(session, answer.listing.at, &talk.said, out)?;
+    out.flush()?;
+    warn(&answer.listing.warnings);
+    if args.follow { follow(session, transcript, talk.offset, out) } else { Ok(0) }
+}
+
+/// Shows what is said from now on, until the session's process has ended.
+fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out: &mut Out) -> Done {
+    loop {
+        let mut watch = Watch::new()?;
+        watch.path(transcript);
+        session.pid.into_iter().for_each(|pid| watch.process(pid));
+        let ended = session.pid.is_none_or(|pid| matches!(lariat_sys::scan::look(pid), Ok(None)));
+        let more = peek::since(session.agent, transcript, offset)?;
+        for said in &more.said {
+            if out.json { out.json(&Message::from(said))? } else { message(said, out)? }
+        }
+        out.flush()?;
+        if ended {
+            return Ok(0);
+        }
+        if more.offset == offset {
+            watch.sleep(Duration::from_secs(60), Duration::from_millis(20))?;
+        }
+        offset = more.offset;
+    }
+}
+
+fn show(session: &Session, at: Time, said: &[Said], out: &mut Out) -> Result<(), Failure> {
+    let asks = (session.status == Status::Waiting).then_some(&session.reason);
+    let reply = said.iter().rev().find(|s| s.who == Speaker::Agent).map(|s| &s.text);
+    if out.json {
+        return out.json(&Peeked {
+            schema: 1,
+            at,
+            id: &session.id,
+            status: session.status,
+            reason: &session.reason,
+            live: session.live,
+            reply,
+            tool: session.tool.as_ref(),
+            asks,
+            messages: said.iter().map(Message::from).collect(),
+        });
+    }
+    out.line(
+        out.ink(Ink::Dim, format_args!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row())),
+    )?;
+    for s in said {
+        message(s, out)?;
+    }
+    if reply.is_none() {
+        out.line("no reply yet")?;
+    }
+    if let Some(tool) = &session.tool {
+        out.line(format_args!("\n{} {}", out.ink(Ink::Active, "open tool:"), tool.row()))?;
+    }
+    if let Some(asks) = asks {
+        out.line(format_args!("\n{} {}", out.ink(Ink::Urgent, "needs you:"), asks.row()))?;
+    }
+    Ok(())
+}
+
+fn message(said: &Said, out: &mut Out) -> Result<(), Failure> {
+    match said.who {
+        Speaker::Person => {
+            for line in said.text.block().lines() {
+                out.line(out.ink(Ink::Bold, format_args!("> {line}")))?;
+            }
+            Ok(out.line("")?)
+        }
+        Speaker::Agent => Ok(out.line(said.text.block().trim_end())?),
+        Speaker::Tool => {
+            let text = said.text.row_within(out.columns().saturating_sub(4));
+            Ok(out.line(out.ink(Ink::Dim, format_args!("  $ {text}")))?)
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `lariat status`: one session in full, or how many there are of each kind.
+
+use lariat_adapters::look::Scope;
+use lariat_core::{Session, Status, Time, Warning};
+use lariat_engine::{list, resolve};
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{self, Common};
+use crate::output::{Failure, Out};
+use crate::table::{self, Group, short_count};
+use crate::verbs::{find, not_one, question, warn};
+
+/// One session as an answer of its own: its fields, and what was not readable.
+#[derive(Serialize)]
+pub struct One<'a> {
+    schema: u32,
+    at: Time,
+    #[serde(flatten)]
+    session: &'a Session,
+    transcript: Option<String>,
+    warnings: &'a [Warning],
+}
+
+pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
+    match args.targets.as_slice() {
+        [] => counts(args.quiet, common, out),
+        [target] => {
+            let (answer, at) = find(target, common)?;
+            let session = &answer.listing.sessions[at];
+            one(session, answer.transcripts[at].as_deref(), answer.listing.at, &answer.listing.warnings, out)?;
+            Ok(if session.status == Status::Unknown { 5 } else { 0 })
+        }
+        targets => {
+            let answer = list(question(common, Scope::All));
+            let places: Result<Vec<usize>, Failure> = targets
+                .iter()
+                .map(|t| resolve(t, &answer.listing.sessions).map_err(|e| not_one(&e, &answer)))
+                .collect();
+            let mut unknown = false;
+            for at in places? {
+                let session = &answer.listing.sessions[at];
+                unknown |= session.status == Status::Unknown;
+                one(session, answer.transcripts[at].as_deref(), answer.listing.at, &[], out)?;
+            }
+            warn(&answer.listing.warnings);
+            Ok(if unknown { 5 } else { 0 })
+        }
+    }
+}
+
+/// Prints one session.
+pub fn one(
+    session: &Session,
+    transcript: Option<&std::path::Path>,
+    at: Time,
+    warnings: &[Warning],
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let transcript = transcript.map(|p| p.display().to_string());
+    if out.json {
+        return out.json(&One { schema: 1, at, session, transcript, warnings });
+    }
+    out.line(format_args!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row()))?;
+    let text = |t: &Option<lariat_core::Untrusted>| t.as_ref().map(|t| t.row());
+    let ago = |t: Option<Time>| t.map(|t| format!("{t} ({} ago)", t.age(at)));
+    let tokens = session.tokens.map(|t| {
+        let [input, output, read, write] = [t.input, t.output, t.cache_read, t.cache_write].map(short_count);
+        format!("{input} in, {output} out, {read} cache read, {write} cache written")
+    });
+    let fields = [
+        ("name", text(&session.name)),
+        ("prompt", session.prompt.as_ref().map(|p| p.row_within(out.columns().saturating_sub(12)))),
+        ("tool", text(&session.tool)),
+        ("pid", session.pid.map(|p| p.to_string())),
+        ("directory", text(&session.cwd)),
+        ("branch", text(&session.branch)),
+        ("model", text(&session.model)),
+        ("tokens", tokens),
+        ("cost", session.cost_usd.map(|c| format!("${c:.4}"))),
+        ("started", ago(session.started_at)),
+        ("updated", ago(session.updated_at)),
+        ("ended", ago(session.ended_at)),
+        ("parent", text(&session.parent)),
+        ("transcript", transcript.map(|t| lariat_core::Untrusted::new(t).row())),
+    ];
+    for (name, value) in fields.into_iter().filter_map(|(n, v)| v.map(|v| (n, v))) {
+        out.line(format_args!("  {name:<10} {value}"))?;
+    }
+    Ok(())
+}
+
+fn counts(quiet: bool, common: &Common, out: &mut Out) -> Done {
+    let answer = list(question(common, Scope::Live));
+    let sessions = &answer.listing.sessions;
+    let count = |group: Group| sessions.iter().filter(|s| Group::of(s) == group).count();
+    let ended = count(Group::Ended) + answer.listing.hidden.ended;
+    if out.json {
+        #[derive(Serialize)]
+        struct Counts<'a> {
+            schema: u32,
+            at: Time,
+            needs_you: usize,
+            working: usize,
+            idle: usize,
+            unknown: usize,
+            cut_off: usize,
+            ended: usize,
+            unbound: usize,
+            warnings: &'a [Warning],
+        }
+        out.json(&Counts {
+            schema: 1,
+            at: answer.listing.at,
+            needs_you: count(Group::NeedsYou),
+            working: count(Group::Working),
+            idle: count(Group::Idle),
+            unknown: count(Group::Unknown),
+            cut_off: count(Group::CutOff),
+            ended,
+            unbound: answer.listing.unbound.len(),
+            warnings: &answer.listing.warnings,
+        })?;
+    } else if quiet {
+        out.line(count(Group::NeedsYou))?;
+    } else {
+        let header = table::header(sessions, answer.listing.hidden.ended);
+        out.line(if header.is_empty() { "No agents here." } else { &header })?;
+        warn(&answer.listing.warnings);
+    }
+    Ok(if answer.partial || count(Group::Unknown) > 0 { 5 } else { 0 })
+}

@@ -1,0 +1,180 @@
+//! The shape that every listing speaks: `ls --json`, and later the socket,
+//! HTTP and MCP. Fields are added, never renamed; what is not known is `null`.
+
+use std::fmt;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::observation::{Fact, Observation, Sentence};
+use crate::status::{Role, Status};
+use crate::text::Untrusted;
+use crate::time::Time;
+
+/// Tokens used by one session, exact.
+///
+/// `input` is counted as the agent counts it: Claude's excludes the cache,
+/// Codex's includes `cache_read`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Tokens {
+    /// Tokens sent.
+    pub input: u64,
+    /// Tokens received.
+    pub output: u64,
+    /// Tokens read from the provider's cache.
+    pub cache_read: u64,
+    /// Tokens written to the provider's cache.
+    pub cache_write: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The signal behind the end, also where a shell or the agent itself
+    /// turned it into the code 128 + signal.
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Exit::Signal(n) => Some(n),
+            Exit::Code(n) if (129..=192).contains(&n) => Some(n - 128),
+            Exit::Code(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(n) => write!(f, "code {n}"),
+            Exit::Signal(n) => write!(f, "signal {n}"),
+        }
+    }
+}
+
+impl Serialize for Exit {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(Some(1))?;
+        match self {
+            Exit::Code(n) => map.serialize_entry("code", n)?,
+            Exit::Signal(n) => map.serialize_entry("signal", n)?,
+        }
+        map.end()
+    }
+}
+
+/// One conversation of one agent, as it is at the moment of asking.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are the documented JSON fields; design and README tell each")]
+pub struct Session {
+    pub id: Untrusted,
+    pub agent: &'static str,
+    pub native_id: Untrusted,
+    pub handle: Option<String>,
+    pub name: Option<Untrusted>,
+    pub host: Option<String>,
+    pub status: Status,
+    pub reason: Untrusted,
+    pub live: Option<bool>,
+    pub pid: Option<u32>,
+    pub cwd: Option<Untrusted>,
+    pub branch: Option<Untrusted>,
+    pub model: Option<Untrusted>,
+    pub title: Option<Untrusted>,
+    pub prompt: Option<Untrusted>,
+    pub started_at: Option<Time>,
+    pub updated_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    pub exit: Option<Exit>,
+    pub tokens: Option<Tokens>,
+    pub cost_usd: Option<f64>,
+    pub group: Option<String>,
+    pub kept: bool,
+    pub restorable: bool,
+    /// What it is doing right now, if a turn is open and shows it.
+    pub tool: Option<Untrusted>,
+    /// The session it was forked from or works for, where the agent records it.
+    pub parent: Option<Untrusted>,
+    #[serde(serialize_with = "serialize_because")]
+    pub because: Vec<(Role, Observation)>,
+}
+
+fn serialize_because<S: Serializer>(because: &[(Role, Observation)], s: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Because<'a> {
+        witness: &'static str,
+        #[serde(serialize_with = "serialize_fact")]
+        fact: &'a Fact,
+        at: Option<Time>,
+        source: Option<&'a Untrusted>,
+        role: Role,
+    }
+    s.collect_seq(because.iter().map(|(role, o)| Because {
+        witness: o.witness.word(),
+        fact: &o.fact,
+        at: o.at,
+        source: o.source.as_ref(),
+        role: *role,
+    }))
+}
+
+fn serialize_fact<S: Serializer>(fact: &&Fact, s: S) -> Result<S::Ok, S::Error> {
+    s.collect_str(&Sentence(fact))
+}
+
+/// An agent process that could not be tied to a session: shown as what it is.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Unbound {
+    /// The agent it is a process of.
+    pub agent: &'static str,
+    /// Its PID.
+    pub pid: u32,
+    /// Where it stands, if that can be read.
+    pub cwd: Option<Untrusted>,
+    /// When it started.
+    pub started_at: Option<Time>,
+    /// Why it could not be tied to a session.
+    pub why: Untrusted,
+}
+
+/// Something that could not be read or asked; it never hides the rest.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct Warning {
+    /// The adapter, or `lariat` for our own files, or `process` for the scan.
+    pub adapter: &'static str,
+    /// The file it is about, if one.
+    pub path: Option<Untrusted>,
+    /// What went wrong.
+    pub error: Untrusted,
+    /// When it last worked, where that is known.
+    pub last_ok: Option<Time>,
+}
+
+/// How many sessions a listing leaves out.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Hidden {
+    /// Ended sessions that `-a` would show.
+    pub ended: usize,
+}
+
+/// A whole answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Listing {
+    /// The version of this shape.
+    pub schema: u32,
+    /// When it was true.
+    pub at: Time,
+    /// The sessions.
+    pub sessions: Vec<Session>,
+    /// Agent processes without a known session.
+    pub unbound: Vec<Unbound>,
+    /// What could not be read or asked.
+    pub warnings: Vec<Warning>,
+    /// What was left out.
+    pub hidden: Hidden,
+}

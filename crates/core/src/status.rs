@@ -1,0 +1,344 @@
+//! How observations and intent become one status.
+//!
+//! # Theory of operation
+//!
+//! Two questions are answered in order, and never mixed.
+//!
+//! **Does it live?** One [`Fact::Alive`] is enough: somebody tied a running
+//! process to this session. Without it, [`Fact::Gone`] must prove the end.
+//! With neither, or with only [`Fact::Unseen`], the answer is `unknown`: a
+//! probe that failed, and no probe at all, prove nothing.
+//!
+//! ```text
+//!              Alive                     Gone                 neither
+//!                |                         |                     |
+//!   agent's own word (State)      a person asked: stopped     unknown
+//!     waiting/busy/idle/shell     exit record + last turn
+//!   else it asks:     waiting       open, cut off: interrupted
+//!   else turn open:   working       open, exit > 0: failed
+//!   else turn over:   idle          over: done, failed, stopped
+//!   else nothing yet: starting      never: done
+//! ```
+//!
+//! **How is it?** While it lives, the agent's own word beats the transcript:
+//! Claude's transcript shows a finished turn while a sub-agent works on, and an
+//! open one after the person took the prompt back. Only where the agent says
+//! nothing does the transcript decide. `idle` is never a fallback: it needs
+//! the agent's word or a turn that is over.
+//!
+//! The same observations in any order give the same verdict; a note never
+//! changes it. Both are property-tested below.
+
+use serde::Serialize;
+
+use crate::intent::{Intent, Want};
+use crate::observation::{Fact, Observation, Outcome, State, Turn};
+use crate::session::Exit;
+use crate::text::Untrusted;
+
+/// What a session is, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Alive and needs a person.
+    Waiting,
+    /// Alive, a turn is open.
+    Working,
+    /// Alive, no native record yet.
+    Starting,
+    /// Alive, the turn is over.
+    Idle,
+    /// Could not be told.
+    Unknown,
+    /// Gone in the middle of a turn, nobody asked.
+    Interrupted,
+    /// Gone, the last turn ended in an error, or the exit was not clean.
+    Failed,
+    /// Gone, and a person asked for it.
+    Stopped,
+    /// Gone, the last turn ended well.
+    Done,
+}
+
+impl Status {
+    /// Every status, in the order of lists.
+    pub const ALL: [Status; 9] = [
+        Status::Waiting,
+        Status::Working,
+        Status::Starting,
+        Status::Idle,
+        Status::Unknown,
+        Status::Interrupted,
+        Status::Failed,
+        Status::Stopped,
+        Status::Done,
+    ];
+
+    /// The word used in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Waiting => "waiting",
+            Status::Working => "working",
+            Status::Starting => "starting",
+            Status::Idle => "idle",
+            Status::Unknown => "unknown",
+            Status::Interrupted => "interrupted",
+            Status::Failed => "failed",
+            Status::Stopped => "stopped",
+            Status::Done => "done",
+        }
+    }
+
+    /// Whether the word means that the session has ended.
+    pub fn ended(self) -> bool {
+        matches!(self, Status::Interrupted | Status::Failed | Status::Stopped | Status::Done)
+    }
+}
+
+/// What part an observation played in a verdict.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It decided the status.
+    Decided,
+    /// It says the same.
+    Agreed,
+    /// It says something else, and was overruled.
+    Disagreed,
+    /// It bears on nothing here.
+    Context,
+}
+
+/// What observations and intent add up to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// The word.
+    pub status: Status,
+    /// Why, in a phrase.
+    pub reason: Untrusted,
+    /// Whether it lives; `None` if that could not be told.
+    pub live: Option<bool>,
+    /// Wanted running, proven gone, not ended by itself or by a person.
+    pub restorable: bool,
+    /// The part each observation played, in the order given.
+    pub roles: Vec<Role>,
+}
+
+/// The one place where a status is made.
+pub fn judge(observations: &[Observation], intent: Option<&Intent>) -> Verdict {
+    let evidence = Evidence::sort(observations);
+    let (status, reason, deciding) = match (evidence.alive, evidence.gone) {
+        (Some(alive), _) => living(&evidence, alive),
+        (None, Some(gone)) => ended(&evidence, gone, intent),
+        (None, None) => untold(&evidence),
+    };
+    let live = match (evidence.alive, evidence.gone) {
+        (Some(_), _) => Some(true),
+        (None, Some(_)) => Some(false),
+        (None, None) => None,
+    };
+    let cut_off = live == Some(false)
+        && status != Status::Stopped
+        && evidence.exit.is_none_or(|(_, exit)| exit.signal().is_some());
+    Verdict {
+        status,
+        reason,
+        live,
+        restorable: cut_off && intent.is_some_and(|i| i.want == Want::Run),
+        roles: evidence.roles(status, &deciding),
+    }
+}
+
+/// The observations by question, the strongest witness of each.
+struct Evidence<'a> {
+    all: &'a [Observation],
+    alive: Option<usize>,
+    gone: Option<usize>,
+    unseen: Option<usize>,
+    state: Option<(usize, &'a State)>,
+    turn: Option<(usize, &'a Turn)>,
+    unread: Option<usize>,
+    asks: Option<(usize, Untrusted)>,
+    exit: Option<(usize, Exit)>,
+    left: Option<usize>,
+}
+
+impl<'a> Evidence<'a> {
+    fn sort(all: &'a [Observation]) -> Self {
+        // Strongest witness first, then newest, then by what is said: so the
+        // order in which observations arrive means nothing.
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by(|&a, &b| {
+            let ((a, b), said) = ((&all[a], &all[b]), |o: &Observation| (o.fact.told(), o.source.clone()));
+            (a.witness, b.at).cmp(&(b.witness, a.at)).then_with(|| said(a).cmp(&said(b)))
+        });
+        let mut found = Evidence {
+            all,
+            alive: None,
+            gone: None,
+            unseen: None,
+            state: None,
+            turn: None,
+            unread: None,
+            asks: None,
+            exit: None,
+            left: None,
+        };
+        for i in order {
+            match &all[i].fact {
+                Fact::Alive { .. } => found.alive = found.alive.or(Some(i)),
+                Fact::Gone(_) => found.gone = found.gone.or(Some(i)),
+                Fact::Unseen(_) => found.unseen = found.unseen.or(Some(i)),
+                Fact::State(State::Other(_)) | Fact::Note(_) => {}
+                Fact::State(state) => found.state = found.state.or(Some((i, state))),
+                Fact::Turn(turn) => found.turn = found.turn.or(Some((i, turn))),
+                Fact::TurnUnread(_) => found.unread = found.unread.or(Some(i)),
+                Fact::Asks(ask) => found.asks = found.asks.take().or_else(|| Some((i, ask.reason()))),
+                Fact::Exit(exit) => found.exit = found.exit.or(Some((i, *exit))),
+                Fact::Left(_) => found.left = found.left.or(Some(i)),
+            }
+        }
+        found
+    }
+
+    fn told(&self, i: usize) -> Untrusted {
+        self.all[i].fact.told()
+    }
+
+    fn roles(&self, status: Status, deciding: &[usize]) -> Vec<Role> {
+        let role = |(i, o): (usize, &Observation)| {
+            if deciding.contains(&i) {
+                return Role::Decided;
+            }
+            let agrees = match &o.fact {
+                Fact::Note(_) | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => return Role::Context,
+                Fact::Alive { .. } => !status.ended() && status != Status::Unknown,
+                Fact::Gone(_) => status.ended(),
+                Fact::Unseen(_) => status == Status::Unknown,
+                Fact::State(State::Busy) => matches!(status, Status::Working | Status::Starting),
+                Fact::State(State::Waiting(_)) | Fact::Asks(_) => status == Status::Waiting,
+                Fact::State(_) => status == Status::Idle,
+                Fact::Turn(Turn::Never) => matches!(status, Status::Starting | Status::Idle | Status::Done),
+                Fact::Turn(Turn::Open(_)) => {
+                    matches!(status, Status::Working | Status::Waiting | Status::Interrupted | Status::Stopped)
+                }
+                Fact::Turn(Turn::Over(Outcome::Well)) => matches!(status, Status::Idle | Status::Done),
+                Fact::Turn(Turn::Over(Outcome::Failed(_))) => matches!(status, Status::Idle | Status::Failed),
+                Fact::Turn(Turn::Over(Outcome::Aborted(_))) => matches!(status, Status::Idle | Status::Stopped),
+                Fact::Exit(_) | Fact::Left(_) => status.ended(),
+            };
+            if agrees { Role::Agreed } else { Role::Disagreed }
+        };
+        self.all.iter().enumerate().map(role).collect()
+    }
+}
+
+type Ruling = (Status, Untrusted, Vec<usize>);
+
+fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
+    match (&e.state, &e.asks, &e.turn) {
+        (Some((i, State::Waiting(what))), asks, _) => {
+            let reason = asks.as_ref().map_or_else(|| what.clone(), |(_, reason)| reason.clone());
+            let mut deciding = vec![alive, *i];
+            deciding.extend(asks.as_ref().map(|(asked, _)| *asked));
+            (Status::Waiting, reason, deciding)
+        }
+        (Some((i, State::Busy)), _, turn) => {
+            let doing = match turn {
+                Some((_, Turn::Open(Some(doing)))) => doing.clone(),
+                Some((_, Turn::Over(_))) => "busy in the background after its reply".into(),
+                _ => "busy".into(),
+            };
+            (Status::Working, doing, vec![alive, *i])
+        }
+        (Some((i, State::Shell)), _, _) => {
+            (Status::Idle, "turn over, a background shell still runs".into(), vec![alive, *i])
+        }
+        (Some((i, _)), _, turn) => {
+            let reason = match turn {
+                Some((_, Turn::Over(outcome))) => at_rest(outcome),
+                Some((_, Turn::Never)) | None => "no turn yet".into(),
+                Some((_, Turn::Open(_))) => "at its prompt".into(),
+            };
+            (Status::Idle, reason, vec![alive, *i])
+        }
+        (None, Some((i, reason)), _) => (Status::Waiting, reason.clone(), vec![alive, *i]),
+        (None, None, Some((i, Turn::Open(doing)))) => {
+            (Status::Working, doing.clone().unwrap_or_else(|| "turn open".into()), vec![alive, *i])
+        }
+        (None, None, Some((i, Turn::Over(outcome)))) => (Status::Idle, at_rest(outcome), vec![alive, *i]),
+        (None, None, Some((i, Turn::Never))) => {
+            (Status::Starting, "alive, no turn recorded yet".into(), vec![alive, *i])
+        }
+        (None, None, None) => match e.unread {
+            Some(i) => (Status::Unknown, e.told(i), vec![alive, i]),
+            None => (Status::Starting, "alive, no native record yet".into(), vec![alive]),
+        },
+    }
+}
+
+fn at_rest(outcome: &Outcome) -> Untrusted {
+    match outcome {
+        Outcome::Well => "turn over".into(),
+        Outcome::Failed(error) => Untrusted::new(format!("last turn failed: {}", error.raw())),
+        Outcome::Aborted(_) => "last turn was interrupted by a person".into(),
+    }
+}
+
+fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
+    let mut deciding = vec![gone];
+    deciding.extend(e.exit.map(|(i, _)| i));
+    if let Some(intent) = intent.filter(|i| i.want == Want::Stop && i.found_live) {
+        return (Status::Stopped, Untrusted::new(format!("stopped through lariat at {}", intent.at)), deciding);
+    }
+    let exit = e.exit.map(|(_, exit)| exit);
+    let dirty = exit.filter(|x| *x != Exit::Code(0) && x.signal().is_none());
+    let signal = exit.and_then(Exit::signal);
+    let Some((i, turn)) = &e.turn else {
+        return match e.unread {
+            Some(unread) => (Status::Unknown, e.told(unread), vec![gone, unread]),
+            None => match dirty {
+                Some(exit) => (Status::Failed, format!("exited with {exit} before any turn").into(), deciding),
+                None => (Status::Done, "ended before any turn was recorded".into(), deciding),
+            },
+        };
+    };
+    deciding.push(*i);
+    let (status, reason) = match (turn, dirty, signal) {
+        (Turn::Open(_), _, _) if e.left.is_some() => {
+            let left = e.left.unwrap_or(*i);
+            deciding.push(left);
+            (Status::Stopped, e.told(left))
+        }
+        (Turn::Over(Outcome::Aborted(how)), _, _) => (Status::Stopped, how.clone()),
+        (Turn::Over(Outcome::Failed(error)), _, _) => (Status::Failed, error.clone()),
+        (Turn::Open(_), Some(exit), _) => {
+            (Status::Failed, Untrusted::new(format!("exited with {exit} in the middle of a turn")))
+        }
+        (Turn::Open(doing), None, signal) => {
+            let during = doing.as_ref().map_or_else(String::new, |d| format!(" ({})", d.raw()));
+            let by = signal.map_or_else(String::new, |n| format!(" by signal {n}"));
+            (Status::Interrupted, Untrusted::new(format!("cut off in the middle of a turn{by}{during}")))
+        }
+        (Turn::Over(Outcome::Well) | Turn::Never, Some(exit), _) => {
+            (Status::Failed, Untrusted::new(format!("exited with {exit} after its last turn")))
+        }
+        (Turn::Over(Outcome::Well), None, Some(n)) => {
+            (Status::Done, Untrusted::new(format!("turn over; its process ended by signal {n}")))
+        }
+        (Turn::Over(Outcome::Well), None, None) => (Status::Done, "turn over".into()),
+        (Turn::Never, None, _) => (Status::Done, "no turn was ever started".into()),
+    };
+    (status, reason, deciding)
+}
+
+fn untold(e: &Evidence<'_>) -> Ruling {
+    match e.unseen {
+        Some(i) => (Status::Unknown, e.told(i), vec![i]),
+        None => (Status::Unknown, "nothing was seen that tells if it lives".into(), Vec::new()),
+    }
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,247 @@
+//! The status table row by row, and the properties that hold for any evidence.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::observation::{Ask, AskKind, Witness};
+use crate::time::Time;
+
+fn see(witness: Witness, fact: Fact) -> Observation {
+    Observation::new(witness, fact)
+}
+
+fn alive() -> Observation {
+    see(Witness::Process, Fact::Alive { pid: Some(7), by: "registry".into() })
+}
+
+fn gone() -> Observation {
+    see(Witness::Process, Fact::Gone("process 7 is gone".into()))
+}
+
+fn state(state: State) -> Observation {
+    see(Witness::Registry, Fact::State(state))
+}
+
+fn turn(turn: Turn) -> Observation {
+    see(Witness::Store, Fact::Turn(turn))
+}
+
+fn well() -> Observation {
+    turn(Turn::Over(Outcome::Well))
+}
+
+fn open() -> Observation {
+    turn(Turn::Open(None))
+}
+
+fn exit(exit: Exit) -> Observation {
+    see(Witness::Shim, Fact::Exit(exit))
+}
+
+fn word(observations: &[Observation]) -> Status {
+    judge(observations, None).status
+}
+
+#[test]
+fn while_it_lives_the_agents_own_word_decides() {
+    let permission =
+        see(Witness::Store, Fact::Asks(Ask { kind: AskKind::Permission, text: "Bash rm -rf build".into() }));
+    let verdict = judge(&[alive(), state(State::Waiting("permission prompt".into())), permission, open()], None);
+    assert_eq!((verdict.status, verdict.live), (Status::Waiting, Some(true)));
+    assert_eq!(verdict.reason.raw(), "permission: Bash rm -rf build");
+
+    assert_eq!(word(&[alive(), state(State::Waiting("dialog open".into()))]), Status::Waiting);
+    assert_eq!(word(&[alive(), state(State::Busy), open()]), Status::Working);
+    assert_eq!(word(&[alive(), state(State::Idle), well()]), Status::Idle);
+    assert_eq!(word(&[alive(), state(State::Shell), well()]), Status::Idle);
+}
+
+#[test]
+fn the_agents_word_beats_the_transcript_and_says_so() {
+    let background = judge(&[alive(), state(State::Busy), well()], None);
+    assert_eq!(background.status, Status::Working);
+    assert_eq!(background.roles, [Role::Decided, Role::Decided, Role::Disagreed]);
+    let taken_back = judge(&[alive(), state(State::Idle), open()], None);
+    assert_eq!(taken_back.status, Status::Idle);
+    assert_eq!(taken_back.roles[2], Role::Disagreed);
+}
+
+#[test]
+fn without_a_word_the_transcript_decides() {
+    assert_eq!(word(&[alive(), open()]), Status::Working);
+    assert_eq!(word(&[alive(), well()]), Status::Idle);
+    assert_eq!(word(&[alive()]), Status::Starting);
+    assert_eq!(word(&[alive(), state(State::Other("pondering".into())), open()]), Status::Working);
+    let ask = see(Witness::Process, Fact::Asks(Ask { kind: AskKind::Permission, text: "touch x".into() }));
+    assert_eq!(word(&[alive(), open(), ask]), Status::Waiting);
+    assert_eq!(word(&[alive(), see(Witness::Store, Fact::TurnUnread("EACCES".into()))]), Status::Unknown);
+}
+
+#[test]
+fn gone_and_nobody_asked() {
+    let table = [
+        (vec![gone(), well()], Status::Done),
+        (vec![gone(), open()], Status::Interrupted),
+        (vec![gone(), turn(Turn::Over(Outcome::Failed("API Error: 400".into())))], Status::Failed),
+        (vec![gone(), turn(Turn::Over(Outcome::Aborted("interrupted by user".into())))], Status::Stopped),
+        (vec![gone(), turn(Turn::Never)], Status::Done),
+        (vec![gone()], Status::Done),
+        (vec![gone(), open(), exit(Exit::Signal(9))], Status::Interrupted),
+        (vec![gone(), open(), exit(Exit::Code(143))], Status::Interrupted),
+        (vec![gone(), open(), exit(Exit::Code(0))], Status::Interrupted),
+        (vec![gone(), open(), exit(Exit::Code(101))], Status::Failed),
+        (vec![gone(), well(), exit(Exit::Signal(15))], Status::Done),
+        (vec![gone(), well(), exit(Exit::Code(143))], Status::Done),
+        (vec![gone(), well(), exit(Exit::Code(1))], Status::Failed),
+        (vec![gone(), exit(Exit::Code(1))], Status::Failed),
+        (vec![gone(), open(), see(Witness::Store, Fact::Left("/exit".into()))], Status::Stopped),
+        (vec![gone(), well(), see(Witness::Store, Fact::Left("claude stop".into()))], Status::Done),
+        (vec![gone(), see(Witness::Store, Fact::TurnUnread("EACCES".into()))], Status::Unknown),
+    ];
+    for (observations, expected) in table {
+        let verdict = judge(&observations, None);
+        assert_eq!(verdict.status, expected, "{observations:?}");
+        assert_eq!(verdict.live, Some(false));
+        assert!(!verdict.restorable, "nothing is restorable that nobody wanted: {observations:?}");
+    }
+}
+
+#[test]
+fn a_dead_process_beats_the_last_word_it_left() {
+    assert_eq!(word(&[gone(), state(State::Busy), open()]), Status::Interrupted);
+    assert_eq!(word(&[gone(), state(State::Waiting("permission prompt".into())), open()]), Status::Interrupted);
+    assert_eq!(word(&[gone(), state(State::Idle), well()]), Status::Done);
+}
+
+#[test]
+fn a_failed_probe_proves_nothing() {
+    let unseen = see(Witness::Process, Fact::Unseen("process scan failed".into()));
+    let verdict = judge(&[unseen.clone(), open(), state(State::Busy)], None);
+    assert_eq!((verdict.status, verdict.live), (Status::Unknown, None));
+    assert_eq!(judge(&[], None).status, Status::Unknown);
+    assert_eq!(word(&[unseen, see(Witness::Store, Fact::Gone("native end record".into())), well()]), Status::Done);
+}
+
+fn intent(want: Want, found_live: bool) -> Intent {
+    Intent { want, generation: 1, at: Time(0), found_live }
+}
+
+#[test]
+fn intent_explains_an_end_and_never_makes_one() {
+    let stop = intent(Want::Stop, true);
+    assert_eq!(judge(&[gone(), open()], Some(&stop)).status, Status::Stopped);
+    assert_eq!(judge(&[alive(), open()], Some(&stop)).status, Status::Working);
+    assert_eq!(judge(&[gone(), well()], Some(&intent(Want::Stop, false))).status, Status::Done);
+}
+
+#[test]
+fn cut_off_means_wanted_gone_and_not_ended_by_anyone() {
+    let run = intent(Want::Run, true);
+    let restorable = |o: &[Observation]| judge(o, Some(&run)).restorable;
+    assert!(restorable(&[gone(), open()]));
+    assert!(restorable(&[gone(), well()]));
+    assert!(restorable(&[gone(), well(), exit(Exit::Signal(9))]));
+    assert!(!restorable(&[gone(), well(), exit(Exit::Code(0))]));
+    assert!(!restorable(&[gone(), open(), exit(Exit::Code(101))]));
+    assert!(!restorable(&[gone(), turn(Turn::Over(Outcome::Aborted("Esc".into())))]));
+    assert!(!restorable(&[alive(), open()]));
+    assert!(!restorable(&[see(Witness::Process, Fact::Unseen("late".into())), open()]));
+    assert!(!judge(&[gone(), open()], Some(&intent(Want::Stop, true))).restorable);
+}
+
+fn any_fact() -> impl Strategy<Value = Fact> {
+    let text = || "[a-c]{0,3}".prop_map(Untrusted::new);
+    let outcome = prop_oneof![Just(Outcome::Well), text().prop_map(Outcome::Failed), text().prop_map(Outcome::Aborted)];
+    prop_oneof![
+        text().prop_map(|by| Fact::Alive { pid: Some(1), by }),
+        text().prop_map(Fact::Gone),
+        text().prop_map(Fact::Unseen),
+        Just(Fact::State(State::Busy)),
+        Just(Fact::State(State::Idle)),
+        Just(Fact::State(State::Shell)),
+        text().prop_map(|w| Fact::State(State::Waiting(w))),
+        text().prop_map(|w| Fact::State(State::Other(w))),
+        Just(Fact::Turn(Turn::Never)),
+        text().prop_map(|d| Fact::Turn(Turn::Open(Some(d)))),
+        outcome.prop_map(|o| Fact::Turn(Turn::Over(o))),
+        text().prop_map(Fact::TurnUnread),
+        text().prop_map(|text| Fact::Asks(Ask { kind: AskKind::Question, text })),
+        (0..200i32).prop_map(|n| Fact::Exit(Exit::Code(n))),
+        (1..32i32).prop_map(|n| Fact::Exit(Exit::Signal(n))),
+        text().prop_map(Fact::Left),
+        text().prop_map(Fact::Note),
+    ]
+}
+
+fn any_observation() -> impl Strategy<Value = Observation> {
+    let witness = prop::sample::select(vec![
+        Witness::Hook,
+        Witness::Gateway,
+        Witness::Shim,
+        Witness::Registry,
+        Witness::Store,
+        Witness::Process,
+    ]);
+    (witness, any_fact(), prop::option::of((0..9i64).prop_map(Time))).prop_map(|(witness, fact, at)| Observation {
+        witness,
+        fact,
+        at,
+        source: None,
+    })
+}
+
+fn any_intent() -> impl Strategy<Value = Option<Intent>> {
+    prop::option::of(
+        (any::<bool>(), any::<bool>()).prop_map(|(run, live)| intent(if run { Want::Run } else { Want::Stop }, live)),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn laws_of_the_verdict(seen in prop::collection::vec(any_observation(), 0..8), intent in any_intent()) {
+        let verdict = judge(&seen, intent.as_ref());
+        let any = |test: fn(&Fact) -> bool| seen.iter().any(|o| test(&o.fact));
+        let is_alive = any(|f| matches!(f, Fact::Alive { .. }));
+        let is_gone = any(|f| matches!(f, Fact::Gone(_)));
+
+        // Dead needs proof, and never against a live process.
+        prop_assert!(!verdict.status.ended() || (is_gone && !is_alive));
+        prop_assert_eq!(verdict.live, if is_alive { Some(true) } else if is_gone { Some(false) } else { None });
+        // A live word needs a live process.
+        let live_word = matches!(verdict.status, Status::Waiting | Status::Working | Status::Starting | Status::Idle);
+        prop_assert!(!live_word || is_alive);
+        // Idle is never guessed.
+        if verdict.status == Status::Idle {
+            prop_assert!(any(|f| matches!(f, Fact::State(State::Idle | State::Shell) | Fact::Turn(Turn::Over(_)))));
+        }
+        // Restore needs a wish and a proven end.
+        if verdict.restorable {
+            prop_assert!(is_gone && !is_alive && intent.as_ref().is_some_and(|i| i.want == Want::Run));
+        }
+        // A stop or an end needs somebody who asked.
+        if verdict.status == Status::Stopped {
+            prop_assert!(intent.is_some() || any(|f| matches!(f, Fact::Left(_) | Fact::Turn(Turn::Over(Outcome::Aborted(_))))));
+        }
+        prop_assert_eq!(verdict.roles.len(), seen.len());
+    }
+
+    #[test]
+    fn order_and_notes_mean_nothing(
+        seen in prop::collection::vec(any_observation(), 0..8),
+        intent in any_intent(),
+        seed in any::<u64>(),
+    ) {
+        let verdict = judge(&seen, intent.as_ref());
+        let mut shuffled = seen.clone();
+        shuffled.push(see(Witness::Hook, Fact::Note("by the way".into())));
+        let len = shuffled.len();
+        for i in 0..len {
+            shuffled.swap(i, (seed.rotate_left(i as u32 * 7) % len as u64) as usize);
+        }
+        let again = judge(&shuffled, intent.as_ref());
+        prop_assert_eq!((again.status, again.reason, again.live, again.restorable),
+                        (verdict.status, verdict.reason, verdict.live, verdict.restorable));
+    }
+}

@@ -1,0 +1,129 @@
+//! What this machine offers lariat, and what the lack of it costs.
+
+use std::path::PathBuf;
+
+use lariat_adapters::look::{Places, Scope};
+use lariat_sys::process::Identity;
+use lariat_sys::scan::Table;
+use lariat_sys::{file, locks};
+
+use crate::list::{Question, list};
+
+/// How a thing stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Health {
+    /// As it should be.
+    Good,
+    /// Missing, and lariat does without.
+    Lacking,
+    /// Wrong: something will be unknown or unread.
+    Bad,
+}
+
+/// One thing looked at.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What was looked at.
+    pub what: String,
+    /// How it stands.
+    pub health: Health,
+    /// What was found, and what it costs if it is not good.
+    pub found: String,
+}
+
+fn check(what: impl Into<String>, health: Health, found: impl Into<String>) -> Check {
+    Check { what: what.into(), health, found: found.into() }
+}
+
+/// Looks at everything.
+pub fn examine(question: Question) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for adapter in lariat_adapters::all() {
+        checks.push(installed(adapter.name(), adapter.programs()));
+        checks.push(store(adapter.name(), adapter.store(&question.places)));
+    }
+    checks.extend(kernel());
+    checks.push(cache(&question.places));
+    checks.extend(reading(question));
+    checks
+}
+
+fn installed(agent: &str, programs: &[&str]) -> Check {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let found = programs.iter().flat_map(|p| folders.iter().map(move |f| f.join(p))).find(|p| p.is_file());
+    match found {
+        Some(program) => check(format!("{agent} program"), Health::Good, program.display().to_string()),
+        None => {
+            check(format!("{agent} program"), Health::Lacking, "not on PATH; its recorded sessions are still shown")
+        }
+    }
+}
+
+fn store(agent: &str, path: PathBuf) -> Check {
+    let shown = path.display().to_string();
+    match file::Directory::open(&path).and_then(|d| d.entries()) {
+        Ok(_) => check(format!("{agent} store"), Health::Good, shown),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            check(format!("{agent} store"), Health::Lacking, format!("{shown} is not there: never used by this user"))
+        }
+        Err(e) => check(format!("{agent} store"), Health::Bad, format!("{shown}: {e}; its sessions are not seen")),
+    }
+}
+
+fn kernel() -> Vec<Check> {
+    let scan = match Table::scan() {
+        Ok(table) => check("process table", Health::Good, format!("{} processes seen", table.iter().count())),
+        Err(e) => check("process table", Health::Bad, format!("{e}; nothing can be proven ended")),
+    };
+    let pidfd = match Identity::open(std::process::id()) {
+        Ok((identity, _)) if identity.pidfd_inode.is_some() => {
+            check("process identity", Health::Good, "pidfd with an inode of its own (Linux 6.9 or later)")
+        }
+        Ok(_) => check(
+            "process identity",
+            Health::Lacking,
+            "pidfd without inode: a reused PID is told by its start time only",
+        ),
+        Err(e) => {
+            check("process identity", Health::Lacking, format!("no pidfd ({e}): exits are noticed by looking only"))
+        }
+    };
+    let held = match locks::held() {
+        Ok(locks) => check("/proc/locks", Health::Good, format!("{} file locks seen", locks.len())),
+        Err(e) => {
+            check("/proc/locks", Health::Bad, format!("{e}; a Codex thread is then known by its open rollout only"))
+        }
+    };
+    let watch = match lariat_sys::watch::Watch::new() {
+        Ok(_) => check("inotify", Health::Good, "available"),
+        Err(e) => check("inotify", Health::Lacking, format!("{e}; `ls -w` then looks once a minute")),
+    };
+    vec![scan, pidfd, held, watch]
+}
+
+fn cache(places: &Places) -> Check {
+    let Some(path) = &places.cache else {
+        return check("cache", Health::Lacking, "switched off: every listing reads the stores again");
+    };
+    let shown = path.display().to_string();
+    match std::fs::metadata(path) {
+        Ok(m) if m.permissions().readonly() => {
+            check("cache", Health::Lacking, format!("{shown} is read-only: every listing reads the stores again"))
+        }
+        Ok(_) => check("cache", Health::Good, shown),
+        Err(_) => check("cache", Health::Good, format!("{shown} (made by the first listing)")),
+    }
+}
+
+/// A real listing tells what cannot be read.
+fn reading(question: Question) -> Vec<Check> {
+    let answer = list(Question { scope: Scope::All, ..question });
+    let count = answer.listing.sessions.len();
+    let mut checks = vec![check("sessions", Health::Good, format!("{count} found"))];
+    for warning in answer.listing.warnings {
+        let what = warning.path.map_or_else(|| warning.adapter.to_owned(), |p| p.row());
+        checks.push(check(what, Health::Bad, warning.error.row()));
+    }
+    checks
+}

@@ -1,0 +1,23 @@
+//! The verbs, used by the command line and later by the daemon alike.
+//!
+//! # Theory of operation
+//!
+//! A question is answered from scratch. [`list`] scans the process table once,
+//! lets every adapter look in a thread of its own under a deadline, and judges
+//! what they saw. Nothing is kept between two questions but the adapters'
+//! cache, which changes no answer.
+//!
+//! ```text
+//!  scan /proc ──> adapter threads ──> sightings ──> judge ──> Listing
+//!                  late or failed ──> a warning, and what its processes tell
+//! ```
+//!
+//! Looking never acts: nothing here sends a signal or starts a process.
+
+pub mod doctor;
+pub mod list;
+pub mod peek;
+pub mod target;
+
+pub use list::{Question, list};
+pub use target::{NotOne, resolve};

@@ -1,0 +1,208 @@
+//! What is here now.
+
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use lariat_adapters::Adapter;
+use lariat_adapters::look::{Look, Places, Report, Scope, Sighting};
+use lariat_adapters::store::{in_parallel, spread};
+use lariat_core::session::Hidden;
+use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
+use lariat_sys::clock;
+use lariat_sys::scan::Table;
+
+/// How long an adapter may take, unless said otherwise.
+pub const DEADLINE: Duration = Duration::from_secs(3);
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Where things are.
+    pub places: Places,
+    /// Ended sessions too, or only those that live or may live.
+    pub scope: Scope,
+    /// How long an adapter may take.
+    pub deadline: Duration,
+}
+
+impl Question {
+    /// About everything, where the environment says things are.
+    pub fn all() -> Question {
+        Question { places: Places::from_env(), scope: Scope::All, deadline: DEADLINE }
+    }
+}
+
+/// An answer, with what the command line needs besides.
+#[derive(Debug)]
+pub struct Answer {
+    /// The listing.
+    pub listing: Listing,
+    /// The transcripts, in the order of the listing's sessions.
+    pub transcripts: Vec<Option<PathBuf>>,
+    /// Paths whose change may change the answer.
+    pub watch: Vec<PathBuf>,
+    /// An adapter was late or failed.
+    pub partial: bool,
+}
+
+/// What every adapter's thread looks at.
+struct Shared {
+    question: Question,
+    table: Result<Table, String>,
+    now: Time,
+}
+
+impl Shared {
+    fn look(&self) -> Look<'_> {
+        Look {
+            places: &self.question.places,
+            table: self.table.as_ref().map_err(String::as_str),
+            now: self.now,
+            scope: self.question.scope,
+        }
+    }
+}
+
+/// Answers what is here now.
+pub fn list(question: Question) -> Answer {
+    let now = Time(clock::now_ms());
+    let table = Table::scan().map_err(|e| e.to_string());
+    let deadline = question.deadline;
+    let shared = Arc::new(Shared { question, table, now });
+    let mut answer = Answer {
+        listing: Listing {
+            schema: 1,
+            at: now,
+            sessions: Vec::new(),
+            unbound: Vec::new(),
+            warnings: Vec::new(),
+            hidden: Hidden::default(),
+        },
+        transcripts: Vec::new(),
+        watch: Vec::new(),
+        partial: false,
+    };
+    if let Err(error) = &shared.table {
+        answer.partial = true;
+        answer.listing.warnings.push(Warning {
+            adapter: "process",
+            path: Some("/proc".into()),
+            error: error.clone().into(),
+            last_ok: None,
+        });
+    }
+    let began = Instant::now();
+    let looking: Vec<_> =
+        lariat_adapters::all().into_iter().map(|adapter| (adapter, start(adapter, &shared))).collect();
+    let mut found: Vec<(Session, Option<PathBuf>)> = Vec::new();
+    for (adapter, told) in looking {
+        let left = deadline.saturating_sub(began.elapsed());
+        let told = told.recv_timeout(left).unwrap_or_else(|e| {
+            answer.partial = true;
+            let why = match e {
+                mpsc::RecvTimeoutError::Timeout => format!("did not answer within {deadline:?}"),
+                mpsc::RecvTimeoutError::Disconnected => "failed while reading its store".into(),
+            };
+            judged(adapter.name(), without_store(adapter, &shared, &why))
+        });
+        take(told, &mut answer, &mut found);
+    }
+    found.sort_unstable_by(|(a, _), (b, _)| {
+        (a.status, b.updated_at).cmp(&(b.status, a.updated_at)).then_with(|| a.id.cmp(&b.id))
+    });
+    (answer.listing.sessions, answer.transcripts) = found.into_iter().unzip();
+    answer.listing.warnings.sort_unstable();
+    answer.listing.warnings.dedup();
+    answer
+}
+
+/// A report whose sightings have been judged.
+type Judged = (Report, Vec<(Session, Option<PathBuf>)>);
+
+/// Lets an adapter look in a thread of its own; a late one is left behind.
+fn start(adapter: &'static dyn Adapter, shared: &Arc<Shared>) -> mpsc::Receiver<Judged> {
+    let (tell, told) = mpsc::channel();
+    let shared = Arc::clone(shared);
+    let spawned = std::thread::Builder::new().name(adapter.name().into()).spawn(move || {
+        let told = judged(adapter.name(), adapter.observe(&shared.look()));
+        let _ = tell.send(told); // nobody listens if it is late
+    });
+    drop(spawned); // a thread that could not start hangs up: the adapter has failed
+    told
+}
+
+fn without_store(adapter: &'static dyn Adapter, shared: &Shared, why: &str) -> Report {
+    let look = shared.look();
+    let mut report = adapter.observe_processes(&look, &format!("its store {why}"));
+    report.warnings.push(Warning {
+        adapter: adapter.name(),
+        path: Some(look.places.shown(&adapter.store(look.places))),
+        error: Untrusted::new(why),
+        last_ok: None,
+    });
+    report
+}
+
+fn judged(agent: &'static str, mut report: Report) -> Judged {
+    let batches = spread(std::mem::take(&mut report.sightings), 256);
+    let sessions = in_parallel(batches, |batch| -> Vec<_> {
+        batch.into_iter().map(|mut s| (s.transcript.take(), s)).map(|(path, s)| (session(agent, s), path)).collect()
+    });
+    (report, sessions.into_iter().flatten().collect())
+}
+
+fn take((report, sessions): Judged, answer: &mut Answer, found: &mut Vec<(Session, Option<PathBuf>)>) {
+    let listing = &mut answer.listing;
+    listing.unbound.extend(report.unbound);
+    listing.warnings.extend(report.warnings);
+    listing.hidden.ended += report.hidden;
+    answer.watch.extend(report.watch);
+    if found.is_empty() {
+        *found = sessions;
+    } else {
+        found.extend(sessions);
+    }
+}
+
+fn session(agent: &'static str, s: Sighting) -> Session {
+    let verdict = judge(&s.observations, None);
+    let mut because: Vec<_> = verdict.roles.into_iter().zip(s.observations).collect();
+    because.sort_by_key(|(role, o)| (*role, o.witness));
+    let exit = because.iter().find_map(|(_, o)| match o.fact {
+        Fact::Exit(exit) => Some(exit),
+        _ => None,
+    });
+    let a = s.about;
+    let text = |t: Option<String>| t.map(Untrusted::new);
+    let busy = verdict.live != Some(false);
+    Session {
+        id: Untrusted::new(format!("{agent}:{}", s.native_id)),
+        agent,
+        native_id: Untrusted::new(s.native_id),
+        handle: None,
+        name: text(a.name),
+        host: None,
+        status: verdict.status,
+        reason: verdict.reason,
+        live: verdict.live,
+        pid: s.pid,
+        cwd: text(a.cwd),
+        branch: text(a.branch),
+        model: text(a.model),
+        title: text(a.title),
+        prompt: text(a.prompt),
+        started_at: a.started_at,
+        updated_at: a.updated_at,
+        ended_at: a.ended_at.filter(|_| verdict.live == Some(false)),
+        exit,
+        tokens: a.tokens,
+        cost_usd: a.cost_usd,
+        group: None,
+        kept: false,
+        restorable: verdict.restorable,
+        tool: text(a.tool).filter(|_| busy),
+        parent: text(a.parent),
+        because,
+    }
+}

@@ -1,0 +1,50 @@
+//! What a session last said: whole replies, from the transcript.
+
+use std::io;
+use std::path::Path;
+
+use lariat_adapters::look::Places;
+use lariat_adapters::talk::{self, Said, Speaker, Talk};
+use lariat_adapters::{Adapter, all};
+
+/// The last `replies` replies of a session, and what else was said since the
+/// first of them.
+pub fn last_replies(agent: &str, places: &Places, transcript: &Path, replies: usize) -> io::Result<Talk> {
+    let adapter = adapter(agent)?;
+    let count = |said: &[Said]| said.iter().filter(|s| s.who == Speaker::Agent).count();
+    // One more than asked for: the first may be cut at its start.
+    let mut talk = talk::last(transcript, adapter.language(), None, |said| count(said) > replies)?;
+    let missing = replies.saturating_sub(count(&talk.said));
+    if missing > 0
+        && !talk.more
+        && let Some((base, end)) = adapter.before(places, transcript)
+    {
+        let before = talk::last(&base, adapter.language(), Some(end), |said| count(said) > missing)?;
+        talk.said.splice(0..0, before.said);
+    }
+    let mut left = replies;
+    let from = talk.said.iter().rposition(|s| {
+        left -= usize::from(s.who == Speaker::Agent && left > 0);
+        left == 0 && s.who == Speaker::Agent
+    });
+    if let Some(from) = from.filter(|_| replies > 0) {
+        // The prompt that was answered belongs to the answer.
+        let from = if replies > 1 {
+            talk.said[..from].iter().rposition(|s| s.who == Speaker::Person).unwrap_or(from)
+        } else {
+            from
+        };
+        talk.said.drain(..from);
+    }
+    Ok(talk)
+}
+
+/// What was said since.
+pub fn since(agent: &str, transcript: &Path, offset: u64) -> io::Result<Talk> {
+    talk::since(transcript, adapter(agent)?.language(), offset)
+}
+
+fn adapter(agent: &str) -> io::Result<&'static dyn Adapter> {
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no adapter for {agent}"));
+    all().into_iter().find(|a| a.name() == agent).ok_or_else(unknown)
+}

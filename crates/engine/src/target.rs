@@ -1,0 +1,135 @@
+//! Which session a person means.
+//!
+//! A target is a handle, a name, the agent's own id (with or without the
+//! agent), a unique prefix of one, or a directory. What fits several is an
+//! error that lists them; nothing is ever chosen for being the newest.
+
+use lariat_core::{Session, Untrusted};
+
+/// A target that is not one session.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOne {
+    /// It fits none.
+    #[error("no session fits '{0}'")]
+    None(String),
+    /// It fits several.
+    #[error("'{target}' fits {} sessions", .candidates.len())]
+    Several {
+        /// What was asked.
+        target: String,
+        /// Those that fit, as places in the list.
+        candidates: Vec<usize>,
+    },
+}
+
+/// Finds the one session that a target means; its place in the list.
+pub fn resolve(target: &str, sessions: &[Session]) -> Result<usize, NotOne> {
+    let target = target.strip_prefix("claude-code:").map_or_else(|| target.to_owned(), |rest| format!("claude:{rest}"));
+    let is = |field: &Option<Untrusted>| field.as_ref().is_some_and(|f| f.raw() == target);
+    let exact: &dyn Fn(&Session) -> bool =
+        &|s| s.id.raw() == target || s.native_id.raw() == target || s.handle.as_deref() == Some(&target) || is(&s.name);
+    let prefix: &dyn Fn(&Session) -> bool = &|s| {
+        let lower = target.to_ascii_lowercase();
+        s.native_id.raw().starts_with(&lower)
+            || s.id.raw().starts_with(&lower)
+            || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
+            || s.name.as_ref().is_some_and(|n| n.raw().starts_with(&target))
+    };
+    let rules: &[&dyn Fn(&Session) -> bool] = if target.is_empty() { &[] } else { &[exact, prefix] };
+    for rule in rules {
+        if let Some(found) = one(&target, sessions, rule) {
+            return found;
+        }
+    }
+    in_directory(&target, sessions).unwrap_or(Err(NotOne::None(target)))
+}
+
+fn one(target: &str, sessions: &[Session], fits: &dyn Fn(&Session) -> bool) -> Option<Result<usize, NotOne>> {
+    let candidates: Vec<usize> = (0..sessions.len()).filter(|i| fits(&sessions[*i])).collect();
+    match candidates.as_slice() {
+        [] => None,
+        [only] => Some(Ok(*only)),
+        _ => Some(Err(NotOne::Several { target: target.to_owned(), candidates })),
+    }
+}
+
+/// The session in a directory: the one that lives, or the only one there is.
+fn in_directory(target: &str, sessions: &[Session]) -> Option<Result<usize, NotOne>> {
+    if !(target.starts_with(['.', '/', '~']) || target.contains('/')) {
+        return None;
+    }
+    let path = std::path::absolute(target).ok()?;
+    let path = path.canonicalize().unwrap_or(path);
+    let here = |s: &Session| s.cwd.as_ref().is_some_and(|c| std::path::Path::new(c.raw()) == path);
+    let live = |s: &Session| here(s) && s.live != Some(false);
+    one(target, sessions, &live).or_else(|| one(target, sessions, &here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lariat_core::Status;
+
+    fn session(native: &str, name: Option<&str>, cwd: &str, live: bool) -> Session {
+        Session {
+            id: format!("claude:{native}").into(),
+            agent: "claude",
+            native_id: native.into(),
+            handle: None,
+            name: name.map(Into::into),
+            host: None,
+            status: if live { Status::Idle } else { Status::Done },
+            reason: "".into(),
+            live: Some(live),
+            pid: None,
+            cwd: Some(cwd.into()),
+            branch: None,
+            model: None,
+            title: None,
+            prompt: None,
+            started_at: None,
+            updated_at: None,
+            ended_at: None,
+            exit: None,
+            tokens: None,
+            cost_usd: None,
+            group: None,
+            kept: false,
+            restorable: false,
+            tool: None,
+            parent: None,
+            because: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn s19_a_shared_prefix_is_an_error_that_lists_both() {
+        let sessions = [session("aaaa1111", None, "/a", true), session("aaaa2222", None, "/b", false)];
+        match resolve("aaaa", &sessions) {
+            Err(NotOne::Several { candidates, .. }) => assert_eq!(candidates, [0, 1]),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(resolve("aaaa2", &sessions).unwrap(), 1);
+        assert_eq!(resolve("claude:aaaa1111", &sessions).unwrap(), 0);
+        assert_eq!(resolve("claude-code:aaaa1111", &sessions).unwrap(), 0);
+        assert!(matches!(resolve("b", &sessions), Err(NotOne::None(_))));
+        assert!(matches!(resolve("", &sessions), Err(NotOne::None(_))));
+    }
+
+    #[test]
+    fn a_whole_id_beats_being_a_prefix_and_a_name_counts() {
+        let sessions = [session("aa", None, "/a", true), session("aab", Some("fix-login"), "/a", false)];
+        assert_eq!(resolve("aa", &sessions).unwrap(), 0);
+        assert_eq!(resolve("fix-login", &sessions).unwrap(), 1);
+        assert_eq!(resolve("fix", &sessions).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_directory_means_the_one_that_lives_there() {
+        let sessions =
+            [session("aa", None, "/", true), session("bb", None, "/", false), session("cc", None, "/proc", false)];
+        assert_eq!(resolve("/", &sessions).unwrap(), 0);
+        assert_eq!(resolve("/proc", &sessions).unwrap(), 2);
+        assert!(matches!(resolve("/no/such", &sessions), Err(NotOne::None(_))));
+    }
+}

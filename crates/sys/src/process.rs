@@ -1,0 +1,213 @@
+//! What a process is, and what can be read of one.
+//!
+//! A PID is not an identity: the kernel gives it out again. An [`Identity`] is
+//! the boot, the PID, the start time and, on kernels that have it (6.9 and
+//! later), the inode of its pidfd, which is never given out twice in a boot.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::{fs, io};
+
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::clock;
+
+/// One process, for ever.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The boot it runs in.
+    pub boot: String,
+    /// Its PID in our namespace.
+    pub pid: u32,
+    /// Its start, in clock ticks since boot.
+    pub start: u64,
+    /// The inode of its pidfd, where the kernel gives one.
+    pub pidfd_inode: Option<u64>,
+}
+
+impl Identity {
+    /// Who holds this PID now, with a pidfd that names that same process. The
+    /// start time is read after the pidfd was opened and the pidfd is checked
+    /// to be alive after that, so the two belong together.
+    pub fn open(pid: u32) -> io::Result<(Identity, OwnedFd)> {
+        let raw = Pid::from_raw(i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let pidfd = rustix::process::pidfd_open(raw, PidfdFlags::empty())?;
+        let stat = Stat::read(pid)?;
+        if has_exited(&pidfd)? {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let identity = Identity { boot: clock::boot_id()?, pid, start: stat.start, pidfd_inode: pidfd_inode(&pidfd) };
+        Ok((identity, pidfd))
+    }
+
+    /// Whether that very process still runs. An error is no answer.
+    pub fn is_alive(&self) -> io::Result<bool> {
+        match Identity::open(self.pid) {
+            Ok((now, _)) => Ok(now == *self),
+            Err(e) if is_gone(&e) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Whether the process behind a pidfd has exited.
+pub fn has_exited(pidfd: &OwnedFd) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    Ok(poll(&mut fds, Some(&Timespec::default()))? > 0)
+}
+
+// Before 6.9 a pidfd is an anonymous inode that all share: useless as a name.
+fn pidfd_inode(pidfd: &OwnedFd) -> Option<u64> {
+    const PIDFS_MAGIC: u64 = 0x5049_4446;
+    let fs = rustix::fs::fstatfs(pidfd).ok()?;
+    (fs.f_type as u64 == PIDFS_MAGIC).then(|| rustix::fs::fstat(pidfd).ok().map(|s| s.st_ino)).flatten()
+}
+
+/// Whether an error of a `/proc` or pidfd call means that the process is gone.
+pub fn is_gone(error: &io::Error) -> bool {
+    let esrch = rustix::io::Errno::SRCH.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(esrch)
+}
+
+/// What `/proc/PID/stat` tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// The command name, at most 15 bytes.
+    pub comm: String,
+    /// `R`, `S`, `D`, `T`, `Z` …
+    pub state: u8,
+    /// Its parent.
+    pub ppid: u32,
+    /// Kernel flags.
+    pub flags: u64,
+    /// Start, in clock ticks since boot.
+    pub start: u64,
+}
+
+impl Stat {
+    /// Reads it now.
+    pub fn read(pid: u32) -> io::Result<Stat> {
+        let bytes = fs::read(format!("/proc/{pid}/stat"))?;
+        Stat::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat"))
+    }
+
+    /// Reads `26624 (claude) S 1 …`. The name may hold anything, so the fields
+    /// are counted from the last parenthesis.
+    pub fn parse(bytes: &[u8]) -> Option<Stat> {
+        let open = bytes.iter().position(|b| *b == b'(')?;
+        let close = bytes.iter().rposition(|b| *b == b')')?;
+        let comm = String::from_utf8_lossy(bytes.get(open + 1..close)?).into_owned();
+        let mut fields = std::str::from_utf8(bytes.get(close + 1..)?).ok()?.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        let ppid = fields.next()?.parse().ok()?;
+        let flags = fields.nth(4)?.parse().ok()?;
+        let start = fields.nth(12)?.parse().ok()?;
+        Some(Stat { comm, state, ppid, flags, start })
+    }
+
+    /// Ended, and only not reaped yet.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// Where a process stands. A directory that was removed keeps its old name.
+pub fn cwd(pid: u32) -> io::Result<PathBuf> {
+    let link = fs::read_link(format!("/proc/{pid}/cwd"))?;
+    Ok(match link.to_str().and_then(|s| s.strip_suffix(" (deleted)")) {
+        Some(stripped) => PathBuf::from(stripped),
+        None => link,
+    })
+}
+
+/// Its environment, as `NAME=value` entries. It may hold secrets: look up what
+/// is needed and let it go.
+pub fn environment(pid: u32) -> io::Result<Environment> {
+    Ok(Environment(fs::read(format!("/proc/{pid}/environ"))?))
+}
+
+/// The environment a process was started with.
+pub struct Environment(Vec<u8>);
+
+impl Environment {
+    /// The value of one variable.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.split(|b| *b == 0).find_map(|entry| {
+            let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            std::str::from_utf8(value).ok()
+        })
+    }
+}
+
+/// The paths that its file descriptors lead to.
+pub fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        match fs::read_link(entry?.path()) {
+            Ok(path) => paths.push(path),
+            Err(e) if is_gone(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(paths)
+}
+
+/// Its PID namespace, as `pid:[4026531836]`.
+pub fn pid_namespace(pid: u32) -> io::Result<String> {
+    Ok(fs::read_link(format!("/proc/{pid}/ns/pid"))?.to_string_lossy().into_owned())
+}
+
+/// Our own PID namespace.
+pub fn own_pid_namespace() -> io::Result<String> {
+    Ok(fs::read_link("/proc/self/ns/pid")?.to_string_lossy().into_owned())
+}
+
+/// Its PID inside its own, innermost namespace.
+pub fn innermost_pid(pid: u32) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
+    line.and_then(|l| l.split_ascii_whitespace().last()?.parse().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no NSpid line"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let stat = Stat::parse(b"7 (a) S (b) c) Z 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 81703 1 2").unwrap();
+        assert_eq!((stat.comm.as_str(), stat.ppid, stat.start, stat.is_dead()), ("a) S (b) c", 3, 81703, true));
+        assert_eq!(Stat::parse(b"7 (x"), None);
+        assert_eq!(Stat::parse(b""), None);
+    }
+
+    #[test]
+    fn this_process_is_itself_and_nobody_else() {
+        let (me, _) = Identity::open(std::process::id()).unwrap();
+        assert!(me.is_alive().unwrap());
+        assert!(!Identity { start: me.start + 1, ..me.clone() }.is_alive().unwrap());
+        assert!(!Identity { boot: "another".into(), ..me.clone() }.is_alive().unwrap());
+        if let Some(inode) = me.pidfd_inode {
+            assert!(!Identity { pidfd_inode: Some(inode + 1), ..me }.is_alive().unwrap());
+        }
+    }
+
+    #[test]
+    fn an_ended_child_is_gone_and_a_zombie_is_dead() {
+        #[expect(clippy::disallowed_methods, reason = "the test's own child")]
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let (_, pidfd) = match Identity::open(pid) {
+            Ok(opened) => opened,
+            Err(e) => return assert!(is_gone(&e), "{e}"), // it was faster than we were
+        };
+        rustix::event::poll(&mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)], None).unwrap();
+        assert!(Stat::read(pid).unwrap().is_dead());
+        assert!(is_gone(&Identity::open(pid).unwrap_err()));
+        child.wait().unwrap();
+        assert!(is_gone(&Stat::read(pid).unwrap_err()));
+    }
+}

@@ -1,0 +1,207 @@
+//! The process table, read once per question.
+//!
+//! Two small files per process are read, `stat` and `cmdline`; everything else
+//! (directory, environment, descriptors) is asked only of the few processes
+//! that turn out to be agents. A scan that could not see itself is an error:
+//! an empty table must never look like proof that all have ended.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::process::{Stat, is_gone};
+
+/// Arguments beyond this are not looked at.
+const MAX_ARGUMENTS: usize = 128 * 1024;
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// One process as the scan saw it.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its PID in our namespace.
+    pub pid: u32,
+    /// Its parent.
+    pub ppid: u32,
+    /// Its start, in clock ticks since boot.
+    pub start: u64,
+    /// Stopped by a signal (`SIGSTOP`): alive, and not running.
+    pub halted: bool,
+    /// The command name.
+    pub comm: String,
+    arguments: Vec<u8>,
+}
+
+impl Process {
+    /// Its arguments, the program's name first.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        let bytes = self.arguments.strip_suffix(b"\0").unwrap_or(&self.arguments);
+        bytes.split(|b| *b == 0).map(|a| std::str::from_utf8(a).unwrap_or(""))
+    }
+
+    /// Whether it still runs, asked now.
+    pub fn is_alive(&self) -> io::Result<bool> {
+        match Stat::read(self.pid) {
+            Ok(stat) => Ok(stat.start == self.start && !stat.is_dead()),
+            Err(e) if is_gone(&e) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Every process that runs, without kernel threads and without the dead.
+#[derive(Debug, Default)]
+pub struct Table {
+    processes: Vec<Process>,
+    by_pid: HashMap<u32, usize>,
+    children: HashMap<u32, Vec<u32>>,
+}
+
+/// Why a scan is not to be believed.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// `/proc` could not be read.
+    #[error("reading /proc: {0}")]
+    Read(#[from] io::Error),
+    /// What is mounted there is not a process table.
+    #[error("/proc is not a process table (mount procfs there)")]
+    NotProc,
+    /// The table does not show this very process.
+    #[error("/proc does not show this process: it belongs to another PID namespace or hides processes")]
+    Incomplete,
+}
+
+impl Table {
+    /// Reads the whole table.
+    pub fn scan() -> Result<Table, ScanError> {
+        const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = rustix::fs::open("/proc", flags, Mode::empty()).map_err(io::Error::from)?;
+        if rustix::fs::fstatfs(&proc).map_err(io::Error::from)?.f_type as u64 != PROC_SUPER_MAGIC {
+            return Err(ScanError::NotProc);
+        }
+        let mut pids = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&proc).map_err(io::Error::from)? {
+            let entry = entry.map_err(io::Error::from)?;
+            if let Some(pid) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) {
+                pids.push(pid);
+            }
+        }
+        let mut table = Table::default();
+        let mut buffer = vec![0; 4096];
+        let mut saw_self = false;
+        let own = std::process::id();
+        for pid in pids {
+            saw_self |= pid == own;
+            match read_one(proc.as_fd(), pid, &mut buffer) {
+                Ok(Some(process)) => table.insert(process),
+                Ok(None) => {}
+                Err(e) if is_gone(&e) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        if !saw_self {
+            return Err(ScanError::Incomplete);
+        }
+        Ok(table)
+    }
+
+    fn insert(&mut self, process: Process) {
+        self.by_pid.insert(process.pid, self.processes.len());
+        self.children.entry(process.ppid).or_default().push(process.pid);
+        self.processes.push(process);
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Process> {
+        self.processes.iter()
+    }
+
+    /// The process with this PID as of the scan.
+    pub fn get(&self, pid: u32) -> Option<&Process> {
+        self.by_pid.get(&pid).map(|i| &self.processes[*i])
+    }
+
+    /// The direct children of a process.
+    pub fn children(&self, pid: u32) -> impl Iterator<Item = &Process> {
+        self.children.get(&pid).into_iter().flatten().filter_map(|pid| self.get(*pid))
+    }
+
+    /// Children, their children, and so on.
+    pub fn descendants(&self, pid: u32) -> Vec<&Process> {
+        let mut found: Vec<&Process> = self.children(pid).collect();
+        let mut next = 0;
+        while next < found.len() {
+            let more: Vec<&Process> = self.children(found[next].pid).collect();
+            found.extend(more);
+            next += 1;
+        }
+        found
+    }
+}
+
+/// Reads one process now, as a scan would: `None` if it has ended.
+pub fn look(pid: u32) -> io::Result<Option<Process>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
+    match read_one(proc.as_fd(), pid, &mut vec![0; 4096]) {
+        Err(e) if is_gone(&e) => Ok(None),
+        other => other,
+    }
+}
+
+fn read_one(proc: BorrowedFd<'_>, pid: u32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
+    let n = read_at(proc, &format!("{pid}/stat"), buffer)?;
+    let Some(stat) = Stat::parse(&buffer[..n]) else { return Ok(None) };
+    if stat.flags & KERNEL_THREAD != 0 || stat.is_dead() {
+        return Ok(None);
+    }
+    let n = read_at(proc, &format!("{pid}/cmdline"), buffer)?;
+    Ok(Some(Process {
+        pid,
+        ppid: stat.ppid,
+        start: stat.start,
+        halted: matches!(stat.state, b'T' | b't'),
+        comm: stat.comm,
+        arguments: buffer[..n].to_vec(),
+    }))
+}
+
+fn read_at(proc: BorrowedFd<'_>, name: &str, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let fd: OwnedFd = rustix::fs::openat(proc, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut filled = 0;
+    loop {
+        let n = rustix::io::read(&fd, &mut buffer[filled..])?;
+        filled += n;
+        if n == 0 || filled >= MAX_ARGUMENTS {
+            return Ok(filled);
+        }
+        if filled == buffer.len() {
+            buffer.resize(buffer.len() * 2, 0);
+        } else if filled < 4000 {
+            return Ok(filled); // a short read of a small /proc file is its end
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scan_sees_this_process_as_it_is() {
+        let table = Table::scan().unwrap();
+        let me = table.get(std::process::id()).unwrap();
+        assert!(me.is_alive().unwrap());
+        let given: Vec<String> = std::env::args().collect();
+        assert_eq!(me.arguments().collect::<Vec<_>>(), given);
+        assert!(table.descendants(me.ppid).iter().any(|p| p.pid == me.pid));
+    }
+
+    #[test]
+    fn nobody_is_nobody() {
+        assert!(look(u32::MAX / 4).unwrap().is_none());
+        assert!(look(std::process::id()).unwrap().is_some());
+    }
+}

@@ -1,0 +1,52 @@
+//! What the tests of lariat stand on: a scripted model, a private world for processes, real
+//! terminals, the real agents, and a recorder of their stores.
+//!
+//! Start at [`Sandbox`]: it gives a test its own HOME, project and process namespace. [`Model`]
+//! plays the vendor's side of the conversation. [`agents`] runs the real programs between the two.
+//!
+//! This crate never ships. Nothing in it reads the clock to decide an outcome: a test waits for
+//! what it can see ([`wait_until`]) or blocks on an event, and a deadline only ends a wait that
+//! has already gone wrong. (One exception, for dialogs that drop keys: [`Terminal::choose`].) It
+//! panics rather than returning errors, because its callers are tests.
+
+// Tests write files and start programs freely; the rooms that own those calls are in the product.
+#![allow(clippy::disallowed_methods)]
+
+pub mod agents;
+pub mod lookalike;
+pub mod model;
+pub mod record;
+pub mod sandbox;
+pub mod terminal;
+mod wait;
+pub mod world;
+
+use std::path::{Path, PathBuf};
+
+pub use lookalike::Lookalike;
+pub use model::Model;
+pub use sandbox::Sandbox;
+pub use terminal::{Key, Size, Terminal};
+pub use wait::{DEADLINE, wait_for, wait_until};
+pub use world::{Child, Exit, Output, Program, Signal, Stdin, World};
+
+/// A program of this workspace, as built beside the running test.
+///
+/// # Panics
+/// When it is not there.
+pub fn built(name: &str) -> PathBuf {
+    find_built(name)
+        .unwrap_or_else(|| panic!("{name} is not built: run `cargo build --workspace --bins` with the test's profile"))
+}
+
+fn find_built(name: &str) -> Option<PathBuf> {
+    let test = std::env::current_exe().expect("the path of the running test");
+    // target/PROFILE/deps/TEST or target/PROFILE/PROGRAM
+    test.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The top of the checkout this crate was built from.
+pub fn workspace() -> &'static Path {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.ancestors().nth(2).expect("crates/testkit lies two levels down")
+}
