@@ -15,9 +15,12 @@ use lariat_sys::file::{self, Key};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::reader::{Fold, Reading};
+use crate::store::in_parallel;
 
 /// Changes with every change of what is kept: an old cache is then no cache.
-const FORMAT: u64 = u64::from_le_bytes(*b"lariat01");
+const FORMAT: u64 = u64::from_le_bytes(*b"lariat02");
+/// Entries are kept in shards of so many, to be read by several threads.
+const SHARD: usize = 512;
 /// A cache larger than this is not believed.
 const LARGEST: u64 = 1 << 30;
 /// A file that changed this short a while before it was read may change again
@@ -78,11 +81,11 @@ impl<F: Fold> Cache<F> {
         F: 'a,
     {
         let Some(path) = &self.path else { return };
-        let mut rested = read.filter(|key| now_ns.saturating_sub(key.mtime.max(key.ctime)) > REST);
+        let mut rested = read.filter(|key| now_ns.saturating_sub(key.ctime) > REST);
         if bytes_read == 0 || (bytes_read.saturating_mul(8) < self.size && rested.next().is_none()) {
             return;
         }
-        let settled = kept.filter(|(key, _)| now_ns.saturating_sub(key.mtime.max(key.ctime)) > RACY);
+        let settled = kept.filter(|(key, _)| now_ns.saturating_sub(key.ctime) > RACY);
         let entries: Vec<(FlatKey, &Reading<F>)> = settled.map(|(key, reading)| (flat(key), reading)).collect();
         // A cache that cannot be written is no reason to fail.
         let _ = write(path, &entries);
@@ -116,21 +119,42 @@ fn read<F: Fold>(path: &Path) -> io::Result<Loaded<F>> {
     if head[..8] != FORMAT.to_le_bytes() || head[8..] != xxh3_64(body).to_le_bytes() {
         return Err(damaged());
     }
-    let mut readings = Readings::default();
+    let mut shards = Vec::new();
     let mut rest = body;
-    while !rest.is_empty() {
-        let key: FlatKey;
-        let reading;
-        ((key, reading), rest) = postcard::take_from_bytes(rest).map_err(|_| damaged())?;
-        readings.insert((key.0, key.1), (key, Box::new(reading)));
+    while let Some((len, more)) = rest.split_first_chunk::<4>() {
+        let shard;
+        (shard, rest) = more.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(damaged)?;
+        shards.push(shard);
+    }
+    let mut readings = Readings::default();
+    for shard in in_parallel(shards, decode) {
+        for (key, reading) in shard.map_err(|_| damaged())? {
+            readings.insert((key.0, key.1), (key, reading));
+        }
     }
     Ok((readings, bytes.len() as u64))
 }
 
+fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Reading<F>>)>> {
+    let mut entries = Vec::with_capacity(SHARD);
+    while !shard.is_empty() {
+        let entry;
+        (entry, shard) = postcard::take_from_bytes(shard)?;
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
 fn write<F: Fold>(path: &Path, entries: &[(FlatKey, &Reading<F>)]) -> io::Result<()> {
     let mut bytes = vec![0; 16];
-    for entry in entries {
-        bytes = postcard::to_extend(entry, bytes).map_err(io::Error::other)?;
+    for shard in entries.chunks(SHARD) {
+        let mut encoded = Vec::new();
+        for entry in shard {
+            encoded = postcard::to_extend(entry, encoded).map_err(io::Error::other)?;
+        }
+        let len = u32::try_from(encoded.len()).map_err(io::Error::other)?;
+        bytes.extend_from_slice(&len.to_le_bytes());
+        bytes.append(&mut encoded);
     }
     let sum = xxh3_64(&bytes[16..]);
     bytes[..8].copy_from_slice(&FORMAT.to_le_bytes());

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lariat_core::{Fact, Observation, Time, Tokens, Unbound, Untrusted, Warning, Witness};
+use lariat_core::{Fact, Observation, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
 use lariat_sys::scan::{Process, Table};
 
 /// Where things are: read once from the environment, then passed along.
@@ -39,7 +39,9 @@ impl Places {
 
     /// A path as a person would write it.
     pub fn shown(&self, path: &Path) -> Untrusted {
-        let (path, home) = (path.to_string_lossy(), self.home.to_str().unwrap_or("/"));
+        let (Some(path), Some(home)) = (path.to_str(), self.home.to_str()) else {
+            return Untrusted::new(path.to_string_lossy());
+        };
         match path.strip_prefix(home).filter(|rest| rest.starts_with('/')) {
             Some(rest) => Untrusted::new(["~", rest].concat()),
             None => Untrusted::new(path),
@@ -66,6 +68,10 @@ pub struct Look<'a> {
     pub now: Time,
     /// How much is asked for.
     pub scope: Scope,
+    /// Makes a session of what was seen of it: the engine's part, done where
+    /// the sighting is made so that both cores take part and nothing is held
+    /// twice.
+    pub judge: fn(&'static str, Sighting) -> Box<Session>,
 }
 
 /// What a store tells about a session besides its status.
@@ -106,7 +112,7 @@ pub struct Sighting {
 #[derive(Debug, Default)]
 pub struct Report {
     /// The sessions.
-    pub sightings: Vec<Sighting>,
+    pub sessions: Vec<Box<Session>>,
     /// Agent processes without a known session.
     pub unbound: Vec<Unbound>,
     /// What could not be read.

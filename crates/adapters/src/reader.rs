@@ -73,6 +73,12 @@ pub struct Reading<F> {
     pub unread: Option<String>,
 }
 
+impl<F: Default> Reading<F> {
+    fn blank() -> Box<Reading<F>> {
+        Box::new(Reading { fold: F::default(), whole: true, offset: 0, anchor: 0, broken: None, unread: None })
+    }
+}
+
 impl<F> Reading<F> {
     /// What could not be read of the file, if anything.
     pub fn complaint(&self) -> Option<String> {
@@ -101,12 +107,19 @@ impl<F: Fold> Default for Reader<F> {
 
 impl<F: Fold> Reader<F> {
     /// Reads a file, going on from an earlier reading of it where that holds.
-    pub fn read(&mut self, file: File, key: &Key, prior: Option<Reading<F>>, whole: bool) -> io::Result<Reading<F>> {
+    pub fn read(
+        &mut self,
+        file: File,
+        key: &Key,
+        prior: Option<Box<Reading<F>>>,
+        whole: bool,
+    ) -> io::Result<Box<Reading<F>>> {
         self.source.open(file);
         let whole = whole && key.size <= WHOLE;
         let reading = match prior {
             Some(prior) if prior.whole && self.still_holds(&prior, key)? => self.go_on(prior, key),
-            _ => self.afresh(key, whole),
+            _ if whole => self.go_on(Reading::blank(), key),
+            _ => self.head_and_tail(key),
         };
         self.bytes += self.source.taken;
         reading
@@ -116,48 +129,41 @@ impl<F: Fold> Reader<F> {
         Ok(key.size >= prior.offset && self.source.anchor(prior.offset)? == prior.anchor)
     }
 
-    fn go_on(&mut self, mut reading: Reading<F>, key: &Key) -> io::Result<Reading<F>> {
+    fn go_on(&mut self, mut reading: Box<Reading<F>>, key: &Key) -> io::Result<Box<Reading<F>>> {
         self.source.seek(reading.offset, CHUNK);
         self.fold_lines(&mut reading, key.size, |_| false)?;
         self.settle(reading, key)
     }
 
-    fn afresh(&mut self, key: &Key, whole: bool) -> io::Result<Reading<F>> {
-        let mut reading = Reading { fold: F::default(), whole: true, offset: 0, anchor: 0, broken: None, unread: None };
-        if whole {
-            self.source.seek(0, CHUNK);
-            self.fold_lines(&mut reading, key.size, |_| false)?;
-            return self.settle(reading, key);
-        }
-        self.source.seek(0, FIRST_HEAD_READ);
-        self.fold_lines(&mut reading, key.size.min(HEAD), F::knows_head)?;
+    fn head_and_tail(&mut self, key: &Key) -> io::Result<Box<Reading<F>>> {
         let mut tail = FIRST_TAIL;
         loop {
+            // Few tails are too short: then the head is simply read again.
+            let mut reading = Reading::blank();
+            self.source.seek(0, FIRST_HEAD_READ);
+            self.fold_lines(&mut reading, key.size.min(HEAD), F::knows_head)?;
             if key.size.saturating_sub(reading.offset) <= tail {
-                self.source.seek(reading.offset, CHUNK);
-                self.fold_lines(&mut reading, key.size, |_| false)?;
-                return self.settle(reading, key);
+                return self.go_on(reading, key);
             }
-            let mut attempt = reading.clone();
-            attempt.whole = false;
-            attempt.fold.gap();
+            reading.whole = false;
+            reading.fold.gap();
             // From the byte before, so that a line that starts right there is seen.
             self.source.seek(key.size - tail - 1, tail.min(1 << 20) as usize + 1);
             if skip_line(&mut self.source)? {
-                self.fold_lines(&mut attempt, key.size, |_| false)?;
+                self.fold_lines(&mut reading, key.size, |_| false)?;
             }
-            if attempt.fold.knows_tail() {
-                return self.settle(attempt, key);
+            if !reading.fold.knows_tail() && tail < TAIL {
+                tail *= 4;
+                continue;
             }
-            if tail >= TAIL {
-                attempt.unread = Some(format!("no turn found in its last {} MiB", TAIL >> 20));
-                return self.settle(attempt, key);
+            if !reading.fold.knows_tail() {
+                reading.unread = Some(format!("no turn found in its last {} MiB", TAIL >> 20));
             }
-            tail *= 4;
+            return self.settle(reading, key);
         }
     }
 
-    fn settle(&mut self, mut reading: Reading<F>, key: &Key) -> io::Result<Reading<F>> {
+    fn settle(&mut self, mut reading: Box<Reading<F>>, key: &Key) -> io::Result<Box<Reading<F>>> {
         if reading.whole {
             reading.anchor = self.source.anchor(reading.offset)?;
             let blank = reading.offset == 0 && key.size > 0;
@@ -275,7 +281,7 @@ impl Source {
         (self.at, self.filled) = (0, n);
         self.next += n as u64;
         self.taken += n as u64;
-        self.chunk = CHUNK;
+        self.chunk = (self.chunk * 2).clamp(FIRST_HEAD_READ, CHUNK);
         Ok(())
     }
 

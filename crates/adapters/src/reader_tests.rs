@@ -55,12 +55,12 @@ impl Temp {
     }
     fn read(&self, prior: Option<Reading<Last>>, whole: bool) -> Reading<Last> {
         let (file, key) = file::open(&self.0).unwrap();
-        Reader::default().read(file, &key, prior, whole).unwrap()
+        *Reader::default().read(file, &key, prior.map(Box::new), whole).unwrap()
     }
     fn bytes_read(&self, prior: Option<Reading<Last>>, whole: bool) -> u64 {
         let (file, key) = file::open(&self.0).unwrap();
         let mut reader = Reader::<Last>::default();
-        reader.read(file, &key, prior, whole).unwrap();
+        reader.read(file, &key, prior.map(Box::new), whole).unwrap();
         reader.bytes
     }
 }

@@ -74,6 +74,14 @@ pub fn read_all<F: Fold + Sync>(cache: Option<PathBuf>, files: &[Found]) -> Vec<
 
 type Read<F> = Vec<(usize, io::Result<Box<Reading<F>>>)>;
 
+/// A file whose key could not be taken is opened with all care, to say why.
+fn open(wanted: &Found) -> io::Result<std::fs::File> {
+    match wanted.key.inode {
+        0 => file::open(&wanted.path).map(|(file, _)| file),
+        _ => file::open_again(&wanted.path),
+    }
+}
+
 fn read_missing<F: Fold>(files: &[Found], missing: Vec<(usize, Option<Box<Reading<F>>>)>) -> (Read<F>, u64) {
     let batches = spread(missing, 16);
     let done = in_parallel(batches, |batch| {
@@ -82,12 +90,8 @@ fn read_missing<F: Fold>(files: &[Found], missing: Vec<(usize, Option<Box<Readin
             .into_iter()
             .map(|(i, prior)| {
                 let wanted = &files[i];
-                let opened = file::open(&wanted.path);
-                (
-                    i,
-                    opened
-                        .and_then(|(file, key)| reader.read(file, &key, prior.map(|p| *p), wanted.whole).map(Box::new)),
-                )
+                let reading = open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole));
+                (i, reading)
             })
             .collect();
         (read, reader.bytes)

@@ -7,10 +7,10 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::{channel, sync_channel};
 
-use lariat_adapters::store::in_parallel;
-use lariat_core::Listing;
 use lariat_core::text::is_hidden;
+use lariat_core::{Listing, Session};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter};
 
@@ -130,33 +130,72 @@ impl Out {
 
     /// Prints a value as one line of JSON.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        self.to.write_all(&safe(value)?)?;
+        write_json(&mut self.to, value)?;
         Ok(self.to.write_all(b"\n")?)
     }
 
-    /// Prints a listing as one line of JSON, its sessions on all cores: there
-    /// may be ten thousand.
+    /// Prints a listing as one line of JSON.
     pub fn listing(&mut self, listing: &Listing) -> Result<(), Failure> {
         write!(self.to, "{{\"schema\":{},\"at\":", listing.schema)?;
-        self.to.write_all(&safe(&listing.at)?)?;
+        write_json(&mut self.to, &listing.at)?;
         self.raw(",\"sessions\":[")?;
-        let mut comma = "";
-        for round in listing.sessions.chunks(1024) {
-            let texts = in_parallel(round.chunks(256).collect(), |chunk| safe(&chunk));
-            for text in texts {
-                let text = text?;
-                self.raw(comma)?;
-                self.to.write_all(&text[1..text.len() - 1])?; // without its own brackets
-                comma = ",";
-            }
-        }
+        self.sessions(&listing.sessions)?;
         self.raw("],\"unbound\":")?;
-        self.to.write_all(&safe(&listing.unbound)?)?;
+        write_json(&mut self.to, &listing.unbound)?;
         self.raw(",\"warnings\":")?;
-        self.to.write_all(&safe(&listing.warnings)?)?;
+        write_json(&mut self.to, &listing.warnings)?;
         self.raw(",\"hidden\":")?;
-        self.to.write_all(&safe(&listing.hidden)?)?;
+        write_json(&mut self.to, &listing.hidden)?;
         Ok(self.raw("}\n")?)
+    }
+
+    /// Ten thousand sessions are ten megabytes: two threads write them as text
+    /// while this one lets it out, with a handful of buffers going round.
+    fn sessions(&mut self, sessions: &[Box<Session>]) -> Result<(), Failure> {
+        const CHUNK: usize = 64;
+        let chunks: &[&[Box<Session>]] = &sessions.chunks(CHUNK).collect::<Vec<_>>();
+        let fill = &|buffer: &mut Vec<u8>, i: usize| {
+            buffer.clear();
+            for (n, session) in chunks[i].iter().enumerate() {
+                if i + n > 0 {
+                    buffer.push(b',');
+                }
+                write_json(buffer, session)?;
+            }
+            serde_json::Result::Ok(())
+        };
+        if chunks.len() < 8 {
+            let mut buffer = Vec::new();
+            for i in 0..chunks.len() {
+                fill(&mut buffer, i)?;
+                self.to.write_all(&buffer)?;
+            }
+            return Ok(());
+        }
+        std::thread::scope(|scope| {
+            let start = |first: usize| {
+                let (full, take_full) = sync_channel(2);
+                let (empty, take_empty) = channel::<Vec<u8>>();
+                scope.spawn(move || {
+                    for i in (first..chunks.len()).step_by(2) {
+                        let mut buffer = take_empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(120 << 10));
+                        let filled = fill(&mut buffer, i).map(|()| buffer);
+                        if full.send(filled).is_err() {
+                            return; // the reader went away
+                        }
+                    }
+                });
+                (take_full, empty)
+            };
+            let threads = [start(0), start(1)];
+            for i in 0..chunks.len() {
+                let (full, empty) = &threads[i % 2];
+                let buffer = full.recv().map_err(|_| anyhow::anyhow!("a writing thread failed"))??;
+                self.to.write_all(&buffer)?;
+                let _ = empty.send(buffer); // its thread may be done
+            }
+            Ok(())
+        })
     }
 
     /// Lets everything out.
@@ -165,10 +204,8 @@ impl Out {
     }
 }
 
-fn safe(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Safe))?;
-    Ok(text)
+fn write_json(to: &mut impl Write, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(to, Safe))
 }
 
 /// JSON without a byte that could act on a terminal.

@@ -67,7 +67,7 @@ impl Group {
 }
 
 /// How many there are in each group: the header line.
-pub fn header(sessions: &[Session], hidden: usize) -> String {
+pub fn header(sessions: &[Box<Session>], hidden: usize) -> String {
     let count = |group: Group| {
         let shown = sessions.iter().filter(|s| Group::of(s) == group).count();
         if group == Group::Ended { shown + hidden } else { shown }
@@ -82,7 +82,7 @@ const CELLS: usize = 7;
 const DROP: [usize; 5] = [6, 5, 3, 2, 4];
 
 /// The rows of all groups, headings included.
-pub fn rows(sessions: &[Session], now: Time, home: &str, out: &Out) -> Vec<String> {
+pub fn rows(sessions: &[Box<Session>], now: Time, home: &str, out: &Out) -> Vec<String> {
     let cells: Vec<[String; CELLS]> = sessions.iter().map(|s| cells(s, now, home)).collect();
     let widths = widths(&cells, out.columns());
     let mut rows = Vec::new();

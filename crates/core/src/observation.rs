@@ -155,40 +155,40 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// The fact as a sentence, where that needs nothing of the agent's.
+    pub fn constant(&self) -> Option<&'static str> {
+        Some(match self {
+            Fact::State(State::Busy) => "status busy",
+            Fact::State(State::Idle) => "status idle",
+            Fact::State(State::Shell) => "status shell: turn over, a background shell still runs",
+            Fact::Turn(Turn::Never) => "no turn recorded",
+            Fact::Turn(Turn::Open(None)) => "turn open",
+            Fact::Turn(Turn::Over(Outcome::Well)) => "turn over, answered",
+            _ => return None,
+        })
+    }
+
     /// The fact as a sentence. It may hold text from outside, so it is
     /// [`Untrusted`] as a whole.
     pub fn told(&self) -> Untrusted {
-        Untrusted::new(Sentence(self).to_string())
-    }
-}
-
-/// A fact as a sentence, not escaped: only for [`Fact::told`] and for data.
-pub(crate) struct Sentence<'a>(pub(crate) &'a Fact);
-
-impl fmt::Display for Sentence<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Fact::Alive { pid: Some(pid), by } => write!(f, "process {pid} is alive: {}", by.raw()),
-            Fact::Alive { pid: None, by } => write!(f, "alive: {}", by.raw()),
-            Fact::Gone(proof) => write!(f, "gone: {}", proof.raw()),
-            Fact::Unseen(why) => write!(f, "cannot tell if it lives: {}", why.raw()),
-            Fact::State(State::Busy) => f.write_str("status busy"),
-            Fact::State(State::Idle) => f.write_str("status idle"),
-            Fact::State(State::Shell) => f.write_str("status shell: turn over, a background shell still runs"),
-            Fact::State(State::Waiting(what)) => write!(f, "status waiting: {}", what.raw()),
-            Fact::State(State::Other(word)) => write!(f, "status {} (not known to this version)", word.raw()),
-            Fact::Turn(Turn::Never) => f.write_str("no turn recorded"),
-            Fact::Turn(Turn::Open(None)) => f.write_str("turn open"),
-            Fact::Turn(Turn::Open(Some(doing))) => write!(f, "turn open: {}", doing.raw()),
-            Fact::Turn(Turn::Over(Outcome::Well)) => f.write_str("turn over, answered"),
-            Fact::Turn(Turn::Over(Outcome::Failed(error))) => write!(f, "turn ended in an error: {}", error.raw()),
-            Fact::Turn(Turn::Over(Outcome::Aborted(how))) => write!(f, "turn aborted: {}", how.raw()),
-            Fact::TurnUnread(why) => write!(f, "last turn unreadable: {}", why.raw()),
-            Fact::Asks(ask) => write!(f, "asks for {}: {}", ask.kind.word(), ask.text.raw()),
-            Fact::Exit(exit) => write!(f, "exited with {exit}"),
-            Fact::Left(how) => write!(f, "ended by a person: {}", how.raw()),
-            Fact::Note(text) => f.write_str(text.raw()),
-        }
+        let join = |before: &str, text: &Untrusted| [before, text.raw()].concat();
+        Untrusted::from(match self {
+            Fact::Alive { pid: Some(pid), by } => format!("process {pid} is alive: {}", by.raw()),
+            Fact::Alive { pid: None, by } => join("alive: ", by),
+            Fact::Gone(proof) => join("gone: ", proof),
+            Fact::Unseen(why) => join("cannot tell if it lives: ", why),
+            Fact::State(State::Waiting(what)) => join("status waiting: ", what),
+            Fact::State(State::Other(word)) => join("status not known to this version: ", word),
+            Fact::Turn(Turn::Open(Some(doing))) => join("turn open: ", doing),
+            Fact::Turn(Turn::Over(Outcome::Failed(error))) => join("turn ended in an error: ", error),
+            Fact::Turn(Turn::Over(Outcome::Aborted(how))) => join("turn aborted: ", how),
+            Fact::TurnUnread(why) => join("last turn unreadable: ", why),
+            Fact::Asks(ask) => join("asks for ", &ask.reason()),
+            Fact::Exit(exit) => format!("exited with {exit}"),
+            Fact::Left(how) => join("ended by a person: ", how),
+            Fact::Note(text) => text.raw().to_owned(),
+            Fact::State(_) | Fact::Turn(_) => return self.constant().unwrap_or_default().into(),
+        })
     }
 }
 

@@ -2,11 +2,12 @@
 //! HTTP and MCP. Fields are added, never renamed; what is not known is `null`.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::observation::{Fact, Observation, Sentence};
+use crate::observation::{Fact, Observation};
 use crate::status::{Role, Status};
 use crate::text::Untrusted;
 use crate::time::Time;
@@ -102,6 +103,9 @@ pub struct Session {
     pub parent: Option<Untrusted>,
     #[serde(serialize_with = "serialize_because")]
     pub because: Vec<(Role, Observation)>,
+    /// Where the conversation is recorded.
+    #[serde(skip)]
+    pub transcript: Option<PathBuf>,
 }
 
 fn serialize_because<S: Serializer>(because: &[(Role, Observation)], s: S) -> Result<S::Ok, S::Error> {
@@ -124,7 +128,10 @@ fn serialize_because<S: Serializer>(because: &[(Role, Observation)], s: S) -> Re
 }
 
 fn serialize_fact<S: Serializer>(fact: &&Fact, s: S) -> Result<S::Ok, S::Error> {
-    s.collect_str(&Sentence(fact))
+    match fact.constant() {
+        Some(text) => s.serialize_str(text),
+        None => s.serialize_str(fact.told().raw()),
+    }
 }
 
 /// An agent process that could not be tied to a session: shown as what it is.
@@ -170,7 +177,7 @@ pub struct Listing {
     /// When it was true.
     pub at: Time,
     /// The sessions.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<Box<Session>>,
     /// Agent processes without a known session.
     pub unbound: Vec<Unbound>,
     /// What could not be read or asked.

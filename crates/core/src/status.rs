@@ -17,7 +17,7 @@
 //!   else it asks:     waiting       open, cut off: interrupted
 //!   else turn open:   working       open, exit > 0: failed
 //!   else turn over:   idle          over: done, failed, stopped
-//!   else nothing yet: starting      never: done
+//!   else nothing yet: starting      never: done, unless it died busy
 //! ```
 //!
 //! **How is it?** While it lives, the agent's own word beats the transcript:
@@ -294,7 +294,16 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     let exit = e.exit.map(|(_, exit)| exit);
     let dirty = exit.filter(|x| *x != Exit::Code(0) && x.signal().is_none());
     let signal = exit.and_then(Exit::signal);
-    let Some((i, turn)) = &e.turn else {
+    // A registry frozen at busy since the last record: it died in a turn that
+    // was not written down yet.
+    let recorded = e.turn.and_then(|(i, _)| e.all[i].at);
+    let frozen = e.state.filter(|(i, state)| **state == State::Busy && (e.turn.is_none() || e.all[*i].at > recorded));
+    let open = Turn::Open(None);
+    let turn = match (e.turn, frozen) {
+        (Some((_, Turn::Over(Outcome::Well) | Turn::Never)) | None, Some((i, _))) => Some((i, &open)),
+        (turn, _) => turn,
+    };
+    let Some((i, turn)) = &turn else {
         return match e.unread {
             Some(unread) => (Status::Unknown, e.told(unread), vec![gone, unread]),
             None => match dirty {

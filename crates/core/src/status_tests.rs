@@ -114,6 +114,16 @@ fn a_dead_process_beats_the_last_word_it_left() {
 }
 
 #[test]
+fn a_word_frozen_at_busy_tells_of_a_turn_not_yet_written_down() {
+    let busy = |at: i64| state(State::Busy).at(Some(Time(at)));
+    let well_at = |at: i64| well().at(Some(Time(at)));
+    assert_eq!(word(&[gone(), busy(5)]), Status::Interrupted);
+    assert_eq!(word(&[gone(), busy(5), well_at(4)]), Status::Interrupted);
+    assert_eq!(word(&[gone(), busy(4), well_at(5)]), Status::Done, "a later run has ended well since");
+    assert_eq!(word(&[gone(), state(State::Idle).at(Some(Time(5)))]), Status::Done);
+}
+
+#[test]
 fn a_failed_probe_proves_nothing() {
     let unseen = see(Witness::Process, Fact::Unseen("process scan failed".into()));
     let verdict = judge(&[unseen.clone(), open(), state(State::Busy)], None);

@@ -87,23 +87,57 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
+/// A moment as text, without an allocation: there are many in a listing.
+struct Text {
+    bytes: [u8; 24],
+    len: usize,
+}
+
+impl Text {
+    fn of(time: Time) -> Option<Text> {
+        let (year, month, day) = civil_from_days(time.0.div_euclid(DAY));
+        let of_day = time.0.rem_euclid(DAY);
+        let mut text = Text { bytes: *b"0000-00-00T00:00:00.000Z", len: 24 };
+        let mut put = |at: usize, digits: usize, mut n: i64| {
+            for place in text.bytes[at..at + digits].iter_mut().rev() {
+                *place = b'0' + (n % 10) as u8;
+                n /= 10;
+            }
+        };
+        put(0, 4, year);
+        put(5, 2, month);
+        put(8, 2, day);
+        put(11, 2, of_day / 3_600_000);
+        put(14, 2, of_day / 60_000 % 60);
+        put(17, 2, of_day / 1000 % 60);
+        put(20, 3, of_day % 1000);
+        if of_day % 1000 == 0 {
+            text.bytes[19] = b'Z';
+            text.len = 20;
+        }
+        (0..=9999).contains(&year).then_some(text)
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = civil_from_days(self.0.div_euclid(DAY));
-        let of_day = self.0.rem_euclid(DAY);
-        let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-        let (second, millis) = (of_day / 1000 % 60, of_day % 1000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
-        if millis != 0 {
-            write!(f, ".{millis:03}")?;
+        match Text::of(*self) {
+            Some(text) => f.write_str(text.as_str()),
+            None => write!(f, "{} ms since 1970", self.0), // a year that RFC 3339 cannot write
         }
-        f.write_str("Z")
     }
 }
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        match Text::of(*self) {
+            Some(text) => s.serialize_str(text.as_str()),
+            None => s.serialize_none(),
+        }
     }
 }
 

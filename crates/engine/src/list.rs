@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::Adapter;
 use lariat_adapters::look::{Look, Places, Report, Scope, Sighting};
-use lariat_adapters::store::{in_parallel, spread};
 use lariat_core::session::Hidden;
 use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;
@@ -38,8 +37,6 @@ impl Question {
 pub struct Answer {
     /// The listing.
     pub listing: Listing,
-    /// The transcripts, in the order of the listing's sessions.
-    pub transcripts: Vec<Option<PathBuf>>,
     /// Paths whose change may change the answer.
     pub watch: Vec<PathBuf>,
     /// An adapter was late or failed.
@@ -60,6 +57,7 @@ impl Shared {
             table: self.table.as_ref().map_err(String::as_str),
             now: self.now,
             scope: self.question.scope,
+            judge: session,
         }
     }
 }
@@ -79,7 +77,6 @@ pub fn list(question: Question) -> Answer {
             warnings: Vec::new(),
             hidden: Hidden::default(),
         },
-        transcripts: Vec::new(),
         watch: Vec::new(),
         partial: false,
     };
@@ -95,7 +92,6 @@ pub fn list(question: Question) -> Answer {
     let began = Instant::now();
     let looking: Vec<_> =
         lariat_adapters::all().into_iter().map(|adapter| (adapter, start(adapter, &shared))).collect();
-    let mut found: Vec<(Session, Option<PathBuf>)> = Vec::new();
     for (adapter, told) in looking {
         let left = deadline.saturating_sub(began.elapsed());
         let told = told.recv_timeout(left).unwrap_or_else(|e| {
@@ -104,29 +100,26 @@ pub fn list(question: Question) -> Answer {
                 mpsc::RecvTimeoutError::Timeout => format!("did not answer within {deadline:?}"),
                 mpsc::RecvTimeoutError::Disconnected => "failed while reading its store".into(),
             };
-            judged(adapter.name(), without_store(adapter, &shared, &why))
+            without_store(adapter, &shared, &why)
         });
-        take(told, &mut answer, &mut found);
+        take(told, &mut answer);
     }
-    found.sort_unstable_by(|(a, _), (b, _)| {
-        (a.status, b.updated_at).cmp(&(b.status, a.updated_at)).then_with(|| a.id.cmp(&b.id))
-    });
-    (answer.listing.sessions, answer.transcripts) = found.into_iter().unzip();
+    answer
+        .listing
+        .sessions
+        .sort_unstable_by(|a, b| (a.status, b.updated_at).cmp(&(b.status, a.updated_at)).then_with(|| a.id.cmp(&b.id)));
     answer.listing.warnings.sort_unstable();
     answer.listing.warnings.dedup();
     answer
 }
 
-/// A report whose sightings have been judged.
-type Judged = (Report, Vec<(Session, Option<PathBuf>)>);
-
 /// Lets an adapter look in a thread of its own; a late one is left behind.
-fn start(adapter: &'static dyn Adapter, shared: &Arc<Shared>) -> mpsc::Receiver<Judged> {
+fn start(adapter: &'static dyn Adapter, shared: &Arc<Shared>) -> mpsc::Receiver<Report> {
     let (tell, told) = mpsc::channel();
     let shared = Arc::clone(shared);
     let spawned = std::thread::Builder::new().name(adapter.name().into()).spawn(move || {
-        let told = judged(adapter.name(), adapter.observe(&shared.look()));
-        let _ = tell.send(told); // nobody listens if it is late
+        let report = adapter.observe(&shared.look());
+        let _ = tell.send(report); // nobody listens if it is late
     });
     drop(spawned); // a thread that could not start hangs up: the adapter has failed
     told
@@ -144,28 +137,16 @@ fn without_store(adapter: &'static dyn Adapter, shared: &Shared, why: &str) -> R
     report
 }
 
-fn judged(agent: &'static str, mut report: Report) -> Judged {
-    let batches = spread(std::mem::take(&mut report.sightings), 256);
-    let sessions = in_parallel(batches, |batch| -> Vec<_> {
-        batch.into_iter().map(|mut s| (s.transcript.take(), s)).map(|(path, s)| (session(agent, s), path)).collect()
-    });
-    (report, sessions.into_iter().flatten().collect())
-}
-
-fn take((report, sessions): Judged, answer: &mut Answer, found: &mut Vec<(Session, Option<PathBuf>)>) {
+fn take(report: Report, answer: &mut Answer) {
     let listing = &mut answer.listing;
+    listing.sessions.extend(report.sessions);
     listing.unbound.extend(report.unbound);
     listing.warnings.extend(report.warnings);
     listing.hidden.ended += report.hidden;
     answer.watch.extend(report.watch);
-    if found.is_empty() {
-        *found = sessions;
-    } else {
-        found.extend(sessions);
-    }
 }
 
-fn session(agent: &'static str, s: Sighting) -> Session {
+fn session(agent: &'static str, s: Sighting) -> Box<Session> {
     let verdict = judge(&s.observations, None);
     let mut because: Vec<_> = verdict.roles.into_iter().zip(s.observations).collect();
     because.sort_by_key(|(role, o)| (*role, o.witness));
@@ -176,8 +157,8 @@ fn session(agent: &'static str, s: Sighting) -> Session {
     let a = s.about;
     let text = |t: Option<String>| t.map(Untrusted::new);
     let busy = verdict.live != Some(false);
-    Session {
-        id: Untrusted::new(format!("{agent}:{}", s.native_id)),
+    Box::new(Session {
+        id: Untrusted::from([agent, ":", &s.native_id].concat()),
         agent,
         native_id: Untrusted::new(s.native_id),
         handle: None,
@@ -204,5 +185,6 @@ fn session(agent: &'static str, s: Sighting) -> Session {
         tool: text(a.tool).filter(|_| busy),
         parent: text(a.parent),
         because,
-    }
+        transcript: s.transcript,
+    })
 }

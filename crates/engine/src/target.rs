@@ -23,7 +23,7 @@ pub enum NotOne {
 }
 
 /// Finds the one session that a target means; its place in the list.
-pub fn resolve(target: &str, sessions: &[Session]) -> Result<usize, NotOne> {
+pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne> {
     let target = target.strip_prefix("claude-code:").map_or_else(|| target.to_owned(), |rest| format!("claude:{rest}"));
     let is = |field: &Option<Untrusted>| field.as_ref().is_some_and(|f| f.raw() == target);
     let exact: &dyn Fn(&Session) -> bool =
@@ -44,7 +44,7 @@ pub fn resolve(target: &str, sessions: &[Session]) -> Result<usize, NotOne> {
     in_directory(&target, sessions).unwrap_or(Err(NotOne::None(target)))
 }
 
-fn one(target: &str, sessions: &[Session], fits: &dyn Fn(&Session) -> bool) -> Option<Result<usize, NotOne>> {
+fn one(target: &str, sessions: &[Box<Session>], fits: &dyn Fn(&Session) -> bool) -> Option<Result<usize, NotOne>> {
     let candidates: Vec<usize> = (0..sessions.len()).filter(|i| fits(&sessions[*i])).collect();
     match candidates.as_slice() {
         [] => None,
@@ -54,7 +54,7 @@ fn one(target: &str, sessions: &[Session], fits: &dyn Fn(&Session) -> bool) -> O
 }
 
 /// The session in a directory: the one that lives, or the only one there is.
-fn in_directory(target: &str, sessions: &[Session]) -> Option<Result<usize, NotOne>> {
+fn in_directory(target: &str, sessions: &[Box<Session>]) -> Option<Result<usize, NotOne>> {
     if !(target.starts_with(['.', '/', '~']) || target.contains('/')) {
         return None;
     }
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
     use lariat_core::Status;
 
-    fn session(native: &str, name: Option<&str>, cwd: &str, live: bool) -> Session {
-        Session {
+    fn session(native: &str, name: Option<&str>, cwd: &str, live: bool) -> Box<Session> {
+        Box::new(Session {
             id: format!("claude:{native}").into(),
             agent: "claude",
             native_id: native.into(),
@@ -99,7 +99,8 @@ mod tests {
             tool: None,
             parent: None,
             because: Vec::new(),
-        }
+            transcript: None,
+        })
     }
 
     #[test]

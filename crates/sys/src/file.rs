@@ -99,6 +99,13 @@ pub fn open(path: &Path) -> io::Result<(File, Key)> {
     open_at(CWD, path)
 }
 
+/// Opens a file whose key was just taken, so that it was regular a moment ago.
+/// Should something else stand there now, reading it fails or ends at once.
+pub fn open_again(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+}
+
 /// Reads a small file whole; one over `limit` bytes is an error, not memory.
 pub fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     use io::Read as _;

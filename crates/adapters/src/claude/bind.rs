@@ -81,7 +81,8 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     });
     let mut bound = Bound::default();
     by_word(table, loose.collect(), &mut bound, &mut report, why);
-    report.sightings = bound.bonds.into_iter().map(|(session, bond)| bond.unread(session, why)).collect();
+    report.sessions =
+        bound.bonds.into_iter().map(|(session, bond)| (look.judge)(NAME, bond.unread(session, why))).collect();
     report
 }
 

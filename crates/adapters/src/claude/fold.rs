@@ -53,9 +53,10 @@ pub enum Stand {
 pub struct Transcript {
     pub cwd: Option<String>,
     pub branch: Option<String>,
-    pub version: Option<String>,
+    version: (u32, u32, u32),
     pub model: Option<String>,
-    pub entrypoint: Option<String>,
+    /// Whether a person sits before it.
+    pub in_terminal: bool,
     pub custom_title: Option<String>,
     pub other_title: Option<String>,
     pub agent_name: Option<String>,
@@ -113,7 +114,7 @@ impl Transcript {
             return; // a command of the program itself
         }
         if text.starts_with("<bash-input>") || text.starts_with("<bash-stdout>") {
-            if version(self.version.as_deref()) >= BASH_ASKS_MODEL {
+            if self.version >= BASH_ASKS_MODEL {
                 self.open();
             }
             return;
@@ -154,7 +155,9 @@ impl Transcript {
         if model == Some("<synthetic>") {
             return;
         }
-        if let Some(model) = model {
+        if let Some(model) = model
+            && self.model.as_deref() != Some(model)
+        {
             self.model = Some(model.to_owned());
         }
         for block in blocks.items().filter(|b| b.get("type").str() == Some("tool_use")) {
@@ -227,7 +230,7 @@ impl Transcript {
 
 impl Fold for Transcript {
     const KEEP: Keep = |parent, key| {
-        if parent == b"modelUsage" || parent == b"input" {
+        if matches!(parent, b"modelUsage" | b"input" | b"questions") {
             return true;
         }
         matches!(
@@ -281,14 +284,16 @@ impl Fold for Transcript {
         if self.cwd.is_none() {
             self.cwd = kept("cwd");
         }
-        for (field, key) in
-            [(&mut self.branch, "gitBranch"), (&mut self.version, "version"), (&mut self.entrypoint, "entrypoint")]
+        if let Some(branch) = line.get("gitBranch").some_str()
+            && self.branch.as_deref() != Some(branch)
         {
-            if let Some(new) = line.get(key).some_str()
-                && field.as_deref() != Some(new)
-            {
-                *field = Some(new.to_owned());
-            }
+            self.branch = Some(branch.to_owned());
+        }
+        if let Some(text) = line.get("version").some_str() {
+            self.version = version(text);
+        }
+        if let Some(entrypoint) = line.get("entrypoint").some_str() {
+            self.in_terminal = entrypoint == "cli";
         }
         match line.get("type").str().unwrap_or("") {
             "user" if !line.get("isSidechain").is_true() => self.user(line),
@@ -341,8 +346,8 @@ fn to_tokens([input, output, cache_read, cache_write]: [u64; 4]) -> Tokens {
     Tokens { input, output, cache_read, cache_write }
 }
 
-fn version(text: Option<&str>) -> (u32, u32, u32) {
-    let mut parts = text.unwrap_or("").split('.').map(|p| p.parse().unwrap_or(0));
+fn version(text: &str) -> (u32, u32, u32) {
+    let mut parts = text.split('.').map(|p| p.parse().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
     (next(), next(), next())
 }

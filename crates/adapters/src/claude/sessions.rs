@@ -1,12 +1,15 @@
 //! Every session: its transcript, and what that and its process tell.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Unbound, Untrusted, Warning, Witness};
+use lariat_core::{
+    Ask, AskKind, Fact, Observation, Outcome, Session, State, Time, Turn, Unbound, Untrusted, Warning, Witness,
+};
 use lariat_sys::file::{Directory, Kind};
 
+use super::NAME;
 use super::bind::Bound;
 use super::fold::{Stand, Transcript};
 use super::history::History;
@@ -51,44 +54,56 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
             report.watch.extend(s.main.path.parent().map(Path::to_owned));
         }
     }
-    let files: Vec<Found> = stored.iter().flat_map(|s| std::iter::once(&s.main).chain(&s.agents)).cloned().collect();
-    let cache = look.places.cache.as_ref().map(|c| c.join("claude"));
-    let mut readings = read_all::<Transcript>(cache, &files).into_iter();
-    drop(files);
-    let read: Vec<(Stored, Read, Vec<Read>)> = stored
-        .into_iter()
+    let mut files = Vec::with_capacity(stored.len());
+    let counts: Vec<usize> = stored
+        .iter_mut()
         .map(|s| {
-            let main = readings.next().unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
-            let agents = readings.by_ref().take(s.agents.len()).collect();
-            (s, main, agents)
+            files.push(s.main.clone());
+            files.append(&mut s.agents);
+            files.len()
+        })
+        .collect();
+    let cache = look.places.cache.as_ref().map(|c| c.join("claude"));
+    let mut readings = read_all::<Transcript>(cache, &files).into_iter().zip(files);
+    let mut taken = 0;
+    let read: Vec<(Stored, Vec<(Read, Found)>)> = stored
+        .into_iter()
+        .zip(counts)
+        .map(|(s, count)| {
+            let own = readings.by_ref().take(count - taken).collect();
+            taken = count;
+            (s, own)
         })
         .collect();
     let history = History::new(look);
     let unbound = &report.unbound;
     let told = in_parallel(spread(read, 256), |batch| {
         let mut warnings = Vec::new();
-        let sightings: Vec<Sighting> = batch
+        let sessions: Vec<Box<Session>> = batch
             .into_iter()
-            .map(|(s, main, agents)| {
-                let seen = Seen::of(look, &s, main, agents, &mut warnings);
-                sighting(look, bound, &history, s.session, Some((s.main.path, seen)), unbound)
+            .map(|(s, read)| {
+                let seen = Seen::of(look, &s, read, &mut warnings);
+                (look.judge)(NAME, sighting(look, bound, &history, s.session, Some((s.main.path, seen)), unbound))
             })
             .collect();
-        (sightings, warnings)
+        (sessions, warnings)
     });
-    for (sightings, warnings) in told {
-        report.sightings.extend(sightings);
+    for (sessions, warnings) in told {
+        report.sessions.extend(sessions);
         report.warnings.extend(warnings);
     }
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
     others.dedup();
-    let told: HashSet<String> = report.sightings.iter().map(|s| s.native_id.clone()).collect();
+    if others.is_empty() {
+        return;
+    }
+    let told: HashSet<String> = report.sessions.iter().map(|s| s.native_id.raw().to_owned()).collect();
     for session in others.into_iter().filter(|s| !told.contains(*s)) {
         if needed_without_transcript(look, bound, session) {
             let sighting = sighting(look, bound, &history, session.clone(), None, &report.unbound);
-            report.sightings.push(sighting);
+            report.sessions.push((look.judge)(NAME, sighting));
         } else {
             report.hidden += 1;
         }
@@ -118,20 +133,15 @@ fn transcripts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> b
         .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
         .map(|e| projects.join(e.name))
         .collect();
-    let mut by_session: HashMap<String, Stored> = HashMap::new();
+    let mut all: Vec<Stored> = Vec::new();
     for (found, warnings, hidden) in in_parallel(folders, |folder| in_folder(look, &folder, needed)) {
         report.warnings.extend(warnings);
         report.hidden += hidden;
-        for stored in found {
-            // The same session in two folders is one session: the newer file tells.
-            let older = by_session.get(&stored.session).is_none_or(|s| s.main.key.mtime < stored.main.key.mtime);
-            if older {
-                by_session.insert(stored.session.clone(), stored);
-            }
-        }
+        all.extend(found);
     }
-    let mut all: Vec<Stored> = by_session.into_values().collect();
-    all.sort_unstable_by(|a, b| a.session.cmp(&b.session));
+    // The same session in two folders is one session: the newer file tells.
+    all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
+    all.dedup_by(|a, b| a.session == b.session);
     all
 }
 
@@ -219,15 +229,15 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(look: &Look<'_>, stored: &Stored, main: Read, agents: Vec<Read>, warnings: &mut Vec<Warning>) -> Seen {
-        let mut warn = |path: &Path, error: String| warnings.push(registry::warning(look, path, error));
-        for (file, reading) in stored.agents.iter().zip(&agents) {
-            tell_unreadable(file, reading, |e| warn(&file.path, e));
+    fn of(look: &Look<'_>, stored: &Stored, read: Vec<(Read, Found)>, warnings: &mut Vec<Warning>) -> Seen {
+        for (read, file) in &read {
+            tell_unreadable(file, read, |e| warnings.push(registry::warning(look, &file.path, e)));
         }
-        tell_unreadable(&stored.main, &main, |e| warn(&stored.main.path, e));
+        let mut read = read.into_iter().map(|(read, _)| read);
+        let main = read.next().unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
         Seen {
             reading: main.map_err(|e| e.to_string()),
-            agents: agents.into_iter().filter_map(Result::ok).map(|a| *a).collect(),
+            agents: read.filter_map(Result::ok).map(|a| *a).collect(),
             unfinished: stored.unfinished.clone(),
             written: (stored.main.key.mtime > 0).then_some(Time(stored.main.key.mtime / 1_000_000)),
         }
@@ -426,7 +436,7 @@ fn left(
         let fact = Fact::Left("claude stop".into());
         return Some(Observation::new(Witness::Store, fact).at(job.updated).from(look.places.shown(&job.path)));
     }
-    let typed = t.entrypoint.as_deref() == Some("cli") && history.left_by_exit(session, t.updated);
+    let typed = t.in_terminal && history.left_by_exit(session, t.updated);
     typed.then(|| {
         let source = look.places.shown(&look.places.claude.join("history.jsonl"));
         Observation::new(Witness::Store, Fact::Left("/exit".into())).from(source)

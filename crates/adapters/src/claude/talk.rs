@@ -12,7 +12,7 @@ pub struct Lines;
 impl Language for Lines {
     fn keep(&self) -> Keep {
         |parent, key| {
-            parent == b"input"
+            matches!(parent, b"input" | b"questions")
                 || matches!(
                     key,
                     b"type"

@@ -93,7 +93,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
             None => unbound.push((process.clone(), run)),
         }
     }
-    report.sightings = threads.into_iter().map(|(thread, bond)| bond.unread(thread, why)).collect();
+    report.sessions = threads.into_iter().map(|(thread, bond)| (look.judge)(NAME, bond.unread(thread, why))).collect();
     report.unbound = ap::unbound(NAME, unbound, table, |_| why.to_owned());
     report
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bind::{Held, Hold, thread_of};
 use super::fold::{Rollout, Stand};
-use super::warning;
+use super::{NAME, warning};
 use crate::agent_process as ap;
 use crate::json::{Doc, Keep, Value};
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
@@ -59,14 +59,16 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
             continue; // a sub-agent is part of the session it works for
         }
         let sub_agent = sub_agents.remove(&s.thread);
-        report.sightings.push(sighting(look, &mut held, &names, s, read, sub_agent));
+        let sighting = sighting(look, &mut held, &names, s, read, sub_agent);
+        report.sessions.push((look.judge)(NAME, sighting));
     }
     // Threads without a rollout: open, and nothing was asked yet.
     let mut bare: Vec<String> = held.threads.keys().filter(|t| !told.contains(*t)).cloned().collect();
     bare.sort_unstable();
     for thread in bare {
         if let Some(hold) = held.threads.remove(&thread) {
-            report.sightings.push(without_rollout(&thread, hold, held.notes.remove(&thread)));
+            let sighting = without_rollout(&thread, hold, held.notes.remove(&thread));
+            report.sessions.push((look.judge)(NAME, sighting));
         }
     }
 }

@@ -48,7 +48,7 @@ struct Peeked<'a> {
 pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
-    let Some(transcript) = answer.transcripts[at].as_deref() else {
+    let Some(transcript) = session.transcript.as_deref() else {
         show(session, answer.listing.at, &[], out)?;
         return Ok(0);
     };

@@ -28,7 +28,7 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
         [target] => {
             let (answer, at) = find(target, common)?;
             let session = &answer.listing.sessions[at];
-            one(session, answer.transcripts[at].as_deref(), answer.listing.at, &answer.listing.warnings, out)?;
+            one(session, session.transcript.as_deref(), answer.listing.at, &answer.listing.warnings, out)?;
             Ok(if session.status == Status::Unknown { 5 } else { 0 })
         }
         targets => {
@@ -41,7 +41,7 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
             for at in places? {
                 let session = &answer.listing.sessions[at];
                 unknown |= session.status == Status::Unknown;
-                one(session, answer.transcripts[at].as_deref(), answer.listing.at, &[], out)?;
+                one(session, session.transcript.as_deref(), answer.listing.at, &[], out)?;
             }
             warn(&answer.listing.warnings);
             Ok(if unknown { 5 } else { 0 })
