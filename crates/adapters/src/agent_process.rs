@@ -104,15 +104,16 @@ pub fn standing(pid: u32) -> Option<Untrusted> {
 }
 
 /// Processes that could not be tied to a session, told as what they are. Left
-/// out are wrappers, scripts that only wait for the real program they started
-/// (which is in the list), and those that have ended since the scan.
+/// out are wrappers, scripts that only wait for the real program they started,
+/// and those that have ended since the scan.
 pub fn unbound(
     agent: &'static str,
     found: Vec<(Process, Run)>,
     table: &Table,
+    is_agent: impl Fn(&Process) -> bool,
     why: impl Fn(&Process) -> String,
 ) -> Vec<Unbound> {
-    let wraps = |p: &Process| table.descendants(p.pid).iter().any(|d| found.iter().any(|(f, _)| f.pid == d.pid));
+    let wraps = |p: &Process| table.descendants(p.pid).into_iter().any(&is_agent);
     let alone = found.iter().filter(|(p, run)| !(run.script && wraps(p))).map(|(p, _)| p);
     alone
         .filter(|p| !matches!(p.is_alive(), Ok(false)))

@@ -6,6 +6,7 @@
 //! not tie to one, and what it could not read.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 
 use lariat_core::{Fact, Observation, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
 use lariat_sys::scan::{Process, Table};
@@ -68,6 +69,9 @@ pub struct Look<'a> {
     pub now: Time,
     /// How much is asked for.
     pub scope: Scope,
+    /// Counts the files looked at: a store that takes long but moves on is slow,
+    /// one that stands still hangs.
+    pub steps: &'a AtomicUsize,
     /// Makes a session of what was seen of it: the engine's part, done where
     /// the sighting is made so that both cores take part and nothing is held
     /// twice.

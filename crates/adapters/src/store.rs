@@ -8,6 +8,7 @@ use lariat_sys::clock;
 use lariat_sys::file::{self, Key};
 
 use crate::cache::{Cache, Known};
+use crate::look::Look;
 use crate::reader::{Fold, Reader, Reading};
 
 /// A file to be read.
@@ -41,9 +42,10 @@ pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
     }
 }
 
-/// Reads files through the cache, on both cores; the answers are in order.
-pub fn read_all<F: Fold + Sync>(cache: Option<PathBuf>, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
-    let mut cache = Cache::<F>::load(cache);
+/// Reads files through the cache of that name, on all cores; the answers are in
+/// order.
+pub fn read_all<F: Fold + Sync>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
+    let mut cache = Cache::<F>::load(look.places.cache.as_ref().map(|folder| folder.join(cache)));
     let now = clock::now_ms().saturating_mul(1_000_000);
     let mut readings: Vec<Option<io::Result<Box<Reading<F>>>>> = Vec::with_capacity(files.len());
     let mut missing = Vec::new();
@@ -58,7 +60,7 @@ pub fn read_all<F: Fold + Sync>(cache: Option<PathBuf>, files: &[Found]) -> Vec<
         }
         readings.push(known);
     }
-    let (read, bytes) = read_missing(files, missing);
+    let (read, bytes) = read_missing(files, missing, look.steps);
     let mut fresh = Vec::with_capacity(read.len());
     for (i, reading) in read {
         fresh.push(&files[i].key);
@@ -72,6 +74,7 @@ pub fn read_all<F: Fold + Sync>(cache: Option<PathBuf>, files: &[Found]) -> Vec<
     readings.into_iter().map(|r| r.unwrap_or_else(|| Err(io::ErrorKind::Other.into()))).collect()
 }
 
+type Missing<F> = (usize, Option<Box<Reading<F>>>);
 type Read<F> = Vec<(usize, io::Result<Box<Reading<F>>>)>;
 
 /// A file whose key could not be taken is opened with all care, to say why.
@@ -82,7 +85,7 @@ fn open(wanted: &Found) -> io::Result<std::fs::File> {
     }
 }
 
-fn read_missing<F: Fold>(files: &[Found], missing: Vec<(usize, Option<Box<Reading<F>>>)>) -> (Read<F>, u64) {
+fn read_missing<F: Fold>(files: &[Found], missing: Vec<Missing<F>>, steps: &AtomicUsize) -> (Read<F>, u64) {
     let batches = spread(missing, 16);
     let done = in_parallel(batches, |batch| {
         let mut reader = Reader::<F>::default();
@@ -90,6 +93,7 @@ fn read_missing<F: Fold>(files: &[Found], missing: Vec<(usize, Option<Box<Readin
             .into_iter()
             .map(|(i, prior)| {
                 let wanted = &files[i];
+                steps.fetch_add(1, Ordering::Relaxed);
                 let reading = open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole));
                 (i, reading)
             })

@@ -1,6 +1,7 @@
 //! What is here now.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use lariat_sys::scan::Table;
 
 /// How long an adapter may take, unless said otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(3);
+
+/// A store that moves on gets this many deadlines.
+const PATIENCE: u32 = 20;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -51,12 +55,13 @@ struct Shared {
 }
 
 impl Shared {
-    fn look(&self) -> Look<'_> {
+    fn look<'a>(&'a self, steps: &'a AtomicUsize) -> Look<'a> {
         Look {
             places: &self.question.places,
             table: self.table.as_ref().map_err(String::as_str),
             now: self.now,
             scope: self.question.scope,
+            steps,
             judge: session,
         }
     }
@@ -90,19 +95,13 @@ pub fn list(question: Question) -> Answer {
         });
     }
     let began = Instant::now();
-    let looking: Vec<_> =
-        lariat_adapters::all().into_iter().map(|adapter| (adapter, start(adapter, &shared))).collect();
-    for (adapter, told) in looking {
-        let left = deadline.saturating_sub(began.elapsed());
-        let told = told.recv_timeout(left).unwrap_or_else(|e| {
+    let looking: Vec<_> = lariat_adapters::all().into_iter().map(|adapter| Looking::start(adapter, &shared)).collect();
+    for looking in looking {
+        let report = looking.wait(began, deadline).unwrap_or_else(|why| {
             answer.partial = true;
-            let why = match e {
-                mpsc::RecvTimeoutError::Timeout => format!("did not answer within {deadline:?}"),
-                mpsc::RecvTimeoutError::Disconnected => "failed while reading its store".into(),
-            };
-            without_store(adapter, &shared, &why)
+            without_store(looking.adapter, &shared, &why)
         });
-        take(told, &mut answer);
+        take(report, &mut answer);
     }
     answer
         .listing
@@ -113,20 +112,49 @@ pub fn list(question: Question) -> Answer {
     answer
 }
 
-/// Lets an adapter look in a thread of its own; a late one is left behind.
-fn start(adapter: &'static dyn Adapter, shared: &Arc<Shared>) -> mpsc::Receiver<Report> {
-    let (tell, told) = mpsc::channel();
-    let shared = Arc::clone(shared);
-    let spawned = std::thread::Builder::new().name(adapter.name().into()).spawn(move || {
-        let report = adapter.observe(&shared.look());
-        let _ = tell.send(report); // nobody listens if it is late
-    });
-    drop(spawned); // a thread that could not start hangs up: the adapter has failed
-    told
+/// An adapter at work in a thread of its own.
+struct Looking {
+    adapter: &'static dyn Adapter,
+    told: mpsc::Receiver<Report>,
+    steps: Arc<AtomicUsize>,
+}
+
+impl Looking {
+    fn start(adapter: &'static dyn Adapter, shared: &Arc<Shared>) -> Looking {
+        let (tell, told) = mpsc::channel();
+        let steps = Arc::new(AtomicUsize::new(0));
+        let (counting, shared) = (Arc::clone(&steps), Arc::clone(shared));
+        let spawned = std::thread::Builder::new().name(adapter.name().into()).spawn(move || {
+            let report = adapter.observe(&shared.look(&counting));
+            let _ = tell.send(report); // nobody listens if it is late
+        });
+        drop(spawned); // a thread that could not start hangs up: the adapter has failed
+        Looking { adapter, told, steps }
+    }
+
+    /// Waits for its report. One that stands still for as long as the deadline
+    /// is given up on; one that moves on gets more time, but not for ever.
+    fn wait(&self, began: Instant, deadline: Duration) -> Result<Report, String> {
+        let mut steps = 0;
+        let mut left = deadline.saturating_sub(began.elapsed());
+        loop {
+            match self.told.recv_timeout(left) {
+                Ok(report) => return Ok(report),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err("failed while reading its store".into()),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            let now = self.steps.load(Ordering::Relaxed);
+            if now == steps || began.elapsed() > deadline * PATIENCE {
+                return Err(format!("did not answer within {deadline:?}"));
+            }
+            (steps, left) = (now, deadline);
+        }
+    }
 }
 
 fn without_store(adapter: &'static dyn Adapter, shared: &Shared, why: &str) -> Report {
-    let look = shared.look();
+    let steps = AtomicUsize::new(0);
+    let look = shared.look(&steps);
     let mut report = adapter.observe_processes(&look, &format!("its store {why}"));
     report.warnings.push(Warning {
         adapter: adapter.name(),

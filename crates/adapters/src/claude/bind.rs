@@ -103,7 +103,7 @@ fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, rep
             None => unbound.push((process, run)),
         }
     }
-    report.unbound.extend(ap::unbound(NAME, unbound, table, |_| why.to_owned()));
+    report.unbound.extend(ap::unbound(NAME, unbound, table, |p| role(p).is_some(), |_| why.to_owned()));
 }
 
 /// Claude Code does not keep two processes off one session. The row shows the

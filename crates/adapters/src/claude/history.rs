@@ -67,8 +67,7 @@ impl<'a> History<'a> {
     fn read(&self) -> Option<Exits> {
         let path = self.look.places.claude.join("history.jsonl");
         let (_, key) = file::open(&path).ok()?;
-        let cache = self.look.places.cache.as_ref().map(|c| c.join("claude-history"));
         let files = [Found { path, key, whole: true }];
-        Some(read_all::<Exits>(cache, &files).pop()?.ok()?.fold)
+        Some(read_all::<Exits>(self.look, "claude-history", &files).pop()?.ok()?.fold)
     }
 }

@@ -15,6 +15,7 @@ use lariat_sys::{clock, file, process};
 use crate::agent_process as ap;
 use crate::json::{Doc, Value};
 use crate::look::Look;
+use crate::store::{in_parallel, spread};
 
 const LARGEST: u64 = 1 << 20;
 /// How far a recorded start may lie from the kernel's, in milliseconds: the
@@ -60,13 +61,15 @@ impl Holder {
 /// Reads every entry; what cannot be read is a warning.
 pub fn entries(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Entry> {
     let dir = store.join("sessions");
+    let paths = names(&dir, warn).into_iter().filter(|n| n.ends_with(".json")).map(|n| dir.join(n)).collect();
+    // It is rewritten in place: a torn read is read once more.
+    let read_batch = |batch: Vec<PathBuf>| -> Vec<_> {
+        batch.into_iter().map(|path| (read(&path).or_else(|_| read(&path)), path)).collect()
+    };
     let mut found = Vec::new();
-    for name in names(&dir, warn).iter().filter(|n| n.ends_with(".json")) {
-        let path = dir.join(name);
-        // It is rewritten in place: a torn read is read once more.
-        match read(&path).or_else(|_| read(&path)) {
-            Ok(Some(entry)) => found.push(entry),
-            Ok(None) => {}
+    for (entry, path) in in_parallel(spread(paths, 64), read_batch).into_iter().flatten() {
+        match entry {
+            Ok(entry) => found.extend(entry),
             Err(error) => warn(&path, error),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use lariat_core::{
     Ask, AskKind, Fact, Observation, Outcome, Session, State, Time, Turn, Unbound, Untrusted, Warning, Witness,
@@ -63,8 +64,7 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
             files.len()
         })
         .collect();
-    let cache = look.places.cache.as_ref().map(|c| c.join("claude"));
-    let mut readings = read_all::<Transcript>(cache, &files).into_iter().zip(files);
+    let mut readings = read_all::<Transcript>(look, "claude", &files).into_iter().zip(files);
     let mut taken = 0;
     let read: Vec<(Stored, Vec<(Read, Found)>)> = stored
         .into_iter()
@@ -171,6 +171,7 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
             continue;
         }
         let path = folder.join(&entry.name);
+        look.steps.fetch_add(1, Ordering::Relaxed);
         match dir.key(&entry.name) {
             Ok(key) => {
                 let mut stored = Stored {

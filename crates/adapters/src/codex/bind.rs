@@ -65,11 +65,20 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
         }
     }
     let is_client = |p: &Process| daemon && !p.arguments().any(|a| matches!(a, "exec" | "e" | "--no-daemon"));
-    let told = ap::unbound(NAME, unbound, table, |p| {
-        let why =
-            if is_client(p) { CLIENT } else { "holds no thread, no id in its arguments or in a child's environment" };
-        why.to_owned()
-    });
+    let told = ap::unbound(
+        NAME,
+        unbound,
+        table,
+        |p| role(p).is_some(),
+        |p| {
+            let why = if is_client(p) {
+                CLIENT
+            } else {
+                "holds no thread, no id in its arguments or in a child's environment"
+            };
+            why.to_owned()
+        },
+    );
     held.loose = told.iter().filter(|u| u.why.raw() != CLIENT).cloned().collect();
     report.unbound.extend(told);
     held
@@ -94,7 +103,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
         }
     }
     report.sessions = threads.into_iter().map(|(thread, bond)| (look.judge)(NAME, bond.unread(thread, why))).collect();
-    report.unbound = ap::unbound(NAME, unbound, table, |_| why.to_owned());
+    report.unbound = ap::unbound(NAME, unbound, table, |p| role(p).is_some(), |_| why.to_owned());
     report
 }
 

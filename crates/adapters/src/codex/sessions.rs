@@ -43,9 +43,8 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let files: Vec<Found> = stored.iter().map(|s| s.file.clone()).collect();
-    let cache = look.places.cache.as_ref().map(|c| c.join("codex"));
     let read: Vec<Read> =
-        read_all::<Rollout>(cache, &files).into_iter().map(|r| r.map_err(|e| e.to_string())).collect();
+        read_all::<Rollout>(look, "codex", &files).into_iter().map(|r| r.map_err(|e| e.to_string())).collect();
     for (s, read) in stored.iter().zip(&read) {
         tell_unreadable(look, report, s, read);
     }
@@ -417,8 +416,7 @@ fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
             return BTreeMap::new();
         }
     };
-    let cache = look.places.cache.as_ref().map(|c| c.join("codex-names"));
-    match read_all::<Names>(cache, &[Found { path: path.clone(), key, whole: true }]).pop() {
+    match read_all::<Names>(look, "codex-names", &[Found { path: path.clone(), key, whole: true }]).pop() {
         Some(Ok(reading)) => {
             report.warnings.extend(reading.complaint().map(|e| warning(look, &path, e)));
             reading.fold.0
