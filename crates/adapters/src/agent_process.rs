@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use lariat_core::{Time, Unbound, Untrusted};
 use lariat_sys::scan::{Process, Table};
-use lariat_sys::{clock, file, process};
+use lariat_sys::{clock, process};
+
+use crate::look::same_place;
 
 const INTERPRETERS: [&str; 12] =
     ["node", "nodejs", "bun", "deno", "python", "python3", "bash", "sh", "dash", "zsh", "perl", "ruby"];
@@ -71,10 +73,6 @@ pub fn uses_store(pid: u32, variable: &str, under_home: &str, ours: &Path) -> bo
     theirs.is_none_or(|theirs| same_place(&theirs, ours))
 }
 
-fn same_place(a: &Path, b: &Path) -> bool {
-    a == b || matches!((file::place(a), file::place(b)), (Ok(a), Ok(b)) if a == b)
-}
-
 fn owner(pid: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
@@ -103,22 +101,29 @@ pub fn standing(pid: u32) -> Option<Untrusted> {
     process::cwd(pid).ok().map(|p| Untrusted::new(p.to_string_lossy()))
 }
 
-/// Processes that could not be tied to a session, told as what they are. Left
-/// out are wrappers, scripts that only wait for the real program they started,
-/// and those that have ended since the scan.
-pub fn unbound(
-    agent: &'static str,
+/// Leaves out wrappers: scripts that only wait for the real program they
+/// started. A wrapper dies alone, so it must never stand for the agent.
+pub fn without_wrappers(
     found: Vec<(Process, Run)>,
     table: &Table,
     is_agent: impl Fn(&Process) -> bool,
-    why: impl Fn(&Process) -> String,
-) -> Vec<Unbound> {
+) -> Vec<(Process, Run)> {
     let wraps = |p: &Process| table.descendants(p.pid).into_iter().any(&is_agent);
-    let alone = found.iter().filter(|(p, run)| !(run.script && wraps(p))).map(|(p, _)| p);
-    alone
-        .filter(|p| !matches!(p.is_alive(), Ok(false)))
-        .map(|p| Unbound { agent, pid: p.pid, cwd: standing(p.pid), started_at: Some(started(p)), why: why(p).into() })
-        .collect()
+    found.into_iter().filter(|(p, run)| !(run.script && wraps(p))).collect()
+}
+
+/// Processes that could not be tied to a session, told as what they are, without
+/// those that have ended since the scan.
+pub fn unbound(agent: &'static str, found: Vec<(Process, Run)>, why: impl Fn(&Process) -> String) -> Vec<Unbound> {
+    let living = found.iter().map(|(p, _)| p).filter(|p| !matches!(p.is_alive(), Ok(false)));
+    let told = living.map(|p| Unbound {
+        agent,
+        pid: p.pid,
+        cwd: standing(p.pid),
+        started_at: Some(started(p)),
+        why: why(p).into(),
+    });
+    told.collect()
 }
 
 #[cfg(test)]

@@ -26,8 +26,6 @@ const LARGEST: u64 = 1 << 30;
 /// A file that changed this short a while before it was read may change again
 /// within the same time stamp.
 const RACY: i64 = 50_000_000;
-/// A file that did not change for so long will hardly change again soon.
-const REST: i64 = 2_000_000_000;
 
 type FlatKey = (u64, u64, u64, i64, i64);
 
@@ -35,65 +33,86 @@ fn flat(key: &Key) -> FlatKey {
     (key.device, key.inode, key.size, key.mtime, key.ctime)
 }
 
-/// The readings of one adapter's files.
+/// The readings of one adapter's files, in two files of ours: the base, and
+/// what was read since it was written. So a line that a live session adds costs
+/// a small write, and a large base is written again only when much has changed.
 pub struct Cache<F> {
-    path: Option<PathBuf>,
+    base: Option<PathBuf>,
     readings: Readings<F>,
-    size: u64,
+    base_size: u64,
 }
 
 /// What the cache knows of a file.
 pub enum Known<F> {
-    /// This version was read.
-    This(Box<Reading<F>>),
+    /// This version was read; whether that is only in the newer file.
+    This(Box<Reading<F>>, bool),
     /// An earlier version was read.
     Earlier(Box<Reading<F>>),
     /// Nothing.
     Nothing,
 }
 
+/// A reading to be kept.
+pub struct Kept<'a, F> {
+    /// Of which version of which file.
+    pub key: &'a Key,
+    /// What was read.
+    pub reading: &'a Reading<F>,
+    /// Whether the base has it not.
+    pub newer: bool,
+}
+
 impl<F: Fold> Cache<F> {
     /// Loads a cache. Without a path there is none, and none is written.
-    pub fn load(path: Option<PathBuf>) -> Cache<F> {
-        let (readings, size) = path.as_deref().and_then(|path| read(path).ok()).unwrap_or_default();
-        Cache { path, readings, size }
+    pub fn load(base: Option<PathBuf>) -> Cache<F> {
+        let mut readings = Readings::default();
+        let mut base_size = 0;
+        if let Some(path) = &base {
+            base_size = read(path, false, &mut readings).unwrap_or(0);
+            let _ = read(&newer(path), true, &mut readings); // what is damaged is not there
+        }
+        Cache { base, readings, base_size }
     }
 
     /// Takes out what is known of a file.
     pub fn take(&mut self, key: &Key) -> Known<F> {
         match self.readings.remove(&(key.device, key.inode)) {
-            Some((kept, reading)) if kept == flat(key) => Known::This(reading),
-            Some((_, reading)) => Known::Earlier(reading),
+            Some((kept, newer, reading)) if kept == flat(key) => Known::This(reading, newer),
+            Some((_, _, reading)) => Known::Earlier(reading),
             None => Known::Nothing,
         }
     }
 
-    /// Writes the cache anew, if what was read since is worth it: much, or of a
-    /// file that has come to rest. A large cache is not rewritten for every line
-    /// that a live session adds.
-    pub fn save<'a>(
-        &self,
-        kept: impl Iterator<Item = (&'a Key, &'a Reading<F>)>,
-        read: impl Iterator<Item = &'a Key>,
-        bytes_read: u64,
-        now_ns: i64,
-    ) where
+    /// Writes down what was read. A file that changed this very moment is left
+    /// out: it may change again within the same time stamp.
+    pub fn save<'a>(&self, kept: impl Iterator<Item = Kept<'a, F>> + Clone, now_ns: i64)
+    where
         F: 'a,
     {
-        let Some(path) = &self.path else { return };
-        let mut rested = read.filter(|key| now_ns.saturating_sub(key.ctime) > REST);
-        if bytes_read == 0 || (bytes_read.saturating_mul(8) < self.size && rested.next().is_none()) {
-            return;
-        }
-        let settled = kept.filter(|(key, _)| now_ns.saturating_sub(key.ctime) > RACY);
-        let entries: Vec<(FlatKey, &Reading<F>)> = settled.map(|(key, reading)| (flat(key), reading)).collect();
+        let Some(base) = &self.base else { return };
+        let settled = kept.filter(|k| now_ns.saturating_sub(k.key.ctime) > RACY);
+        let encoded = |entries: &mut dyn Iterator<Item = Kept<'a, F>>| {
+            encode(&entries.map(|k| (flat(k.key), k.reading)).collect::<Vec<_>>())
+        };
         // A cache that cannot be written is no reason to fail.
-        let _ = write(path, &entries);
+        let Ok(since) = encoded(&mut settled.clone().filter(|k| k.newer)) else { return };
+        if (since.len() as u64).saturating_mul(8) < self.base_size {
+            let _ = write(&newer(base), &since);
+        } else if let Ok(all) = encoded(&mut settled.clone())
+            && write(base, &all).is_ok()
+        {
+            #[expect(clippy::disallowed_methods, reason = "our own cache, now part of the base")]
+            let _ = std::fs::remove_file(newer(base));
+        }
     }
 }
 
+fn newer(base: &Path) -> PathBuf {
+    base.with_extension("newer")
+}
+
 /// Inodes are numbers given out in turn: they need no better hash.
-type Readings<F> = HashMap<(u64, u64), (FlatKey, Box<Reading<F>>), BuildHasherDefault<Spread>>;
+type Readings<F> = HashMap<(u64, u64), (FlatKey, bool, Box<Reading<F>>), BuildHasherDefault<Spread>>;
 
 #[derive(Default)]
 struct Spread(u64);
@@ -110,9 +129,8 @@ impl Hasher for Spread {
     }
 }
 
-type Loaded<F> = (Readings<F>, u64);
-
-fn read<F: Fold>(path: &Path) -> io::Result<Loaded<F>> {
+/// Reads one of the two files; its size.
+fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result<u64> {
     let bytes = file::read_small(path, LARGEST)?;
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not our cache");
     let (head, body) = bytes.split_at_checked(16).ok_or_else(damaged)?;
@@ -126,13 +144,12 @@ fn read<F: Fold>(path: &Path) -> io::Result<Loaded<F>> {
         (shard, rest) = more.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(damaged)?;
         shards.push(shard);
     }
-    let mut readings = Readings::default();
     for shard in in_parallel(shards, decode) {
         for (key, reading) in shard.map_err(|_| damaged())? {
-            readings.insert((key.0, key.1), (key, reading));
+            into.insert((key.0, key.1), (key, newer, reading));
         }
     }
-    Ok((readings, bytes.len() as u64))
+    Ok(bytes.len() as u64)
 }
 
 fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Reading<F>>)>> {
@@ -145,7 +162,7 @@ fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Readi
     Ok(entries)
 }
 
-fn write<F: Fold>(path: &Path, entries: &[(FlatKey, &Reading<F>)]) -> io::Result<()> {
+fn encode<F: Fold>(entries: &[(FlatKey, &Reading<F>)]) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16];
     for shard in entries.chunks(SHARD) {
         let mut encoded = Vec::new();
@@ -159,13 +176,17 @@ fn write<F: Fold>(path: &Path, entries: &[(FlatKey, &Reading<F>)]) -> io::Result
     let sum = xxh3_64(&bytes[16..]);
     bytes[..8].copy_from_slice(&FORMAT.to_le_bytes());
     bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Not durable on purpose, but never half a file: another lariat may read it now.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         use std::os::unix::fs::DirBuilderExt as _;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
-    // Not durable on purpose, but never half a file: another lariat may read it now.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let written = std::fs::File::create(&temporary).and_then(|mut f| f.write_all(&bytes));
+    let written = std::fs::File::create(&temporary).and_then(|mut f| f.write_all(bytes));
     #[expect(clippy::disallowed_methods, reason = "the one cache write")]
     let written = written.and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 
 use lariat_core::{Fact, Observation, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
+use lariat_sys::file;
 use lariat_sys::scan::{Process, Table};
 
 /// Where things are: read once from the environment, then passed along.
@@ -156,7 +157,12 @@ impl Bond {
 /// session in this directory: it stands there, or nobody knows where it stands.
 pub fn could_be<'a>(unbound: &'a [Unbound], cwd: Option<&str>) -> Option<&'a Unbound> {
     unbound.iter().find(|u| match (&u.cwd, cwd) {
-        (Some(theirs), Some(cwd)) => theirs.raw() == cwd,
+        (Some(theirs), Some(cwd)) => same_place(Path::new(theirs.raw()), Path::new(cwd)),
         _ => true,
     })
+}
+
+/// Whether two paths lead to one place, by name or by device and inode.
+pub fn same_place(a: &Path, b: &Path) -> bool {
+    a == b || matches!((file::place(a), file::place(b)), (Ok(a), Ok(b)) if a == b)
 }

@@ -65,7 +65,8 @@ pub struct Reading<F> {
     pub whole: bool,
     /// Where the next line will start.
     offset: u64,
-    /// Hash of the bytes before that, to notice a rewritten file.
+    /// Hash of the first bytes and of those before the offset, to notice a
+    /// rewritten file.
     anchor: u64,
     /// How many lines could not be parsed, and where the first one starts.
     pub broken: Option<(u32, u64)>,
@@ -285,15 +286,19 @@ impl Source {
         Ok(())
     }
 
+    /// What the file says at its start and before an offset: if that is the same
+    /// as before, so is what lies between.
     fn anchor(&mut self, offset: u64) -> io::Result<u64> {
-        let len = offset.min(64) as usize;
-        let mut bytes = [0; 64];
-        if let Some(file) = &self.file
-            && file.read_exact_at(&mut bytes[..len], offset - len as u64).is_err()
-        {
-            return Ok(0);
+        let mut bytes = [0; 1024 + 64];
+        let (head, end) = (offset.min(1024) as usize, offset.min(64) as usize);
+        if let Some(file) = &self.file {
+            let read = file.read_exact_at(&mut bytes[..head], 0);
+            let read = read.and_then(|()| file.read_exact_at(&mut bytes[1024..1024 + end], offset - end as u64));
+            if read.is_err() {
+                return Ok(0);
+            }
         }
-        Ok(xxh3_64(&bytes[..len]))
+        Ok(xxh3_64(&bytes))
     }
 }
 

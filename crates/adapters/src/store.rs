@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lariat_sys::clock;
 use lariat_sys::file::{self, Key};
 
-use crate::cache::{Cache, Known};
+use crate::cache::{Cache, Kept, Known};
 use crate::look::Look;
 use crate::reader::{Fold, Reader, Reading};
 
@@ -48,11 +48,15 @@ pub fn read_all<F: Fold + Sync>(look: &Look<'_>, cache: &str, files: &[Found]) -
     let mut cache = Cache::<F>::load(look.places.cache.as_ref().map(|folder| folder.join(cache)));
     let now = clock::now_ms().saturating_mul(1_000_000);
     let mut readings: Vec<Option<io::Result<Box<Reading<F>>>>> = Vec::with_capacity(files.len());
+    let mut newer = vec![false; files.len()];
     let mut missing = Vec::new();
     for (i, file) in files.iter().enumerate() {
         let (known, prior) = match cache.take(&file.key) {
-            Known::This(reading) if reading.whole || !file.whole => (Some(Ok(reading)), None),
-            Known::This(reading) | Known::Earlier(reading) => (None, Some(reading)),
+            Known::This(reading, is_newer) if reading.whole || !file.whole => {
+                newer[i] = is_newer;
+                (Some(Ok(reading)), None)
+            }
+            Known::This(reading, _) | Known::Earlier(reading) => (None, Some(reading)),
             Known::Nothing => (None, None),
         };
         if known.is_none() {
@@ -60,17 +64,16 @@ pub fn read_all<F: Fold + Sync>(look: &Look<'_>, cache: &str, files: &[Found]) -
         }
         readings.push(known);
     }
-    let (read, bytes) = read_missing(files, missing, look.steps);
-    let mut fresh = Vec::with_capacity(read.len());
-    for (i, reading) in read {
-        fresh.push(&files[i].key);
-        readings[i] = Some(reading);
+    if !missing.is_empty() {
+        for (i, reading) in read_missing(files, missing, look.steps) {
+            (readings[i], newer[i]) = (Some(reading), true);
+        }
+        let kept = files.iter().zip(&readings).zip(&newer).filter_map(|((file, reading), newer)| {
+            let reading = reading.as_ref()?.as_ref().ok()?;
+            Some(Kept { key: &file.key, reading, newer: *newer })
+        });
+        cache.save(kept, now);
     }
-    let kept = files
-        .iter()
-        .zip(&readings)
-        .filter_map(|(file, reading)| Some((&file.key, &**reading.as_ref()?.as_ref().ok()?)));
-    cache.save(kept, fresh.into_iter(), bytes, now);
     readings.into_iter().map(|r| r.unwrap_or_else(|| Err(io::ErrorKind::Other.into()))).collect()
 }
 
@@ -85,7 +88,7 @@ fn open(wanted: &Found) -> io::Result<std::fs::File> {
     }
 }
 
-fn read_missing<F: Fold>(files: &[Found], missing: Vec<Missing<F>>, steps: &AtomicUsize) -> (Read<F>, u64) {
+fn read_missing<F: Fold>(files: &[Found], missing: Vec<Missing<F>>, steps: &AtomicUsize) -> Read<F> {
     let batches = spread(missing, 16);
     let done = in_parallel(batches, |batch| {
         let mut reader = Reader::<F>::default();
@@ -98,10 +101,9 @@ fn read_missing<F: Fold>(files: &[Found], missing: Vec<Missing<F>>, steps: &Atom
                 (i, reading)
             })
             .collect();
-        (read, reader.bytes)
+        read
     });
-    let bytes = done.iter().map(|(_, bytes)| bytes).sum();
-    (done.into_iter().flat_map(|(read, _)| read).collect(), bytes)
+    done.into_iter().flatten().collect()
 }
 
 /// Cuts items into batches.

@@ -73,7 +73,7 @@ pub struct Ls {
     #[arg(short, long)]
     pub all: bool,
     /// Only this agent (claude, codex)
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", value_parser = agent)]
     pub agent: Option<String>,
     /// Only these statuses, separated by commas
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
@@ -117,6 +117,12 @@ pub struct Peek {
     /// Stay, and show what is said from now on
     #[arg(short, long)]
     pub follow: bool,
+}
+
+fn agent(text: &str) -> Result<String, String> {
+    let text = if text == "claude-code" { "claude" } else { text };
+    let known: Vec<_> = lariat_adapters::all().iter().map(|a| a.name()).collect();
+    known.contains(&text).then(|| text.to_owned()).ok_or_else(|| format!("not an agent; one of {}", known.join(", ")))
 }
 
 fn status(text: &str) -> Result<lariat_core::Status, String> {

@@ -81,6 +81,11 @@ impl Table {
         if rustix::fs::fstatfs(&proc).map_err(io::Error::from)?.f_type as u64 != PROC_SUPER_MAGIC {
             return Err(ScanError::NotProc);
         }
+        // A table of another PID namespace has our number too, but for another process.
+        let own = rustix::fs::readlinkat(&proc, "self", Vec::new()).map_err(|_| ScanError::Incomplete)?;
+        if own.to_str() != Ok(&std::process::id().to_string()) {
+            return Err(ScanError::Incomplete);
+        }
         let mut pids = Vec::new();
         for entry in rustix::fs::Dir::read_from(&proc).map_err(io::Error::from)? {
             let entry = entry.map_err(io::Error::from)?;
@@ -90,19 +95,13 @@ impl Table {
         }
         let mut table = Table::default();
         let mut buffer = vec![0; 4096];
-        let mut saw_self = false;
-        let own = std::process::id();
         for pid in pids {
-            saw_self |= pid == own;
             match read_one(proc.as_fd(), pid, &mut buffer) {
                 Ok(Some(process)) => table.insert(process),
                 Ok(None) => {}
                 Err(e) if is_gone(&e) => {}
                 Err(e) => return Err(e.into()),
             }
-        }
-        if !saw_self {
-            return Err(ScanError::Incomplete);
         }
         Ok(table)
     }

@@ -45,11 +45,22 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     let ours = |p: &Process| ap::uses_store(p.pid, "CLAUDE_CONFIG_DIR", ".claude", store);
     let mut taken = HashSet::new();
     let here = Here::now();
-    for entry in entries {
-        let holder = entry.holder(look, &here, &|p| role(p).is_some());
+    let mut held: Vec<(Entry, Holder)> = entries
+        .into_iter()
+        .map(|entry| {
+            let holder = entry.holder(look, &here, &|p| role(p).is_some());
+            (entry, holder)
+        })
+        .collect();
+    // One process, one session: the file that bears its number, else the newer.
+    held.sort_by_key(|(entry, _)| std::cmp::Reverse((entry.is_named_by_pid(), entry.state_at)));
+    for (entry, mut holder) in held {
         if let Holder::Alive(process) = &holder {
-            taken.insert(process.pid);
-            by_registry(&mut bound, look, &entry, process);
+            if taken.insert(process.pid) {
+                by_registry(&mut bound, look, &entry, process);
+            } else {
+                holder = Holder::Gone(format!("process {} is registered for another session", process.pid));
+            }
         }
         bound.entries.entry(entry.session.clone()).or_default().push((entry, holder));
     }
@@ -89,7 +100,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
 /// Binds by what the processes themselves say.
 fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, report: &mut Report, why: &str) {
     let mut unbound = Vec::new();
-    for (process, run) in loose {
+    for (process, run) in ap::without_wrappers(loose, table, |p| role(p).is_some()) {
         match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
             Some((session, fact)) if !bound.bonds.contains_key(&session) => {
                 let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}", process.pid));
@@ -103,7 +114,7 @@ fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, rep
             None => unbound.push((process, run)),
         }
     }
-    report.unbound.extend(ap::unbound(NAME, unbound, table, |p| role(p).is_some(), |_| why.to_owned()));
+    report.unbound.extend(ap::unbound(NAME, unbound, |_| why.to_owned()));
 }
 
 /// Claude Code does not keep two processes off one session. The row shows the

@@ -174,6 +174,11 @@ impl Entry {
         }
     }
 
+    /// Whether its file is named after its process, as Claude Code does.
+    pub fn is_named_by_pid(&self) -> bool {
+        self.path.file_stem().is_some_and(|stem| stem == self.pid.to_string().as_str())
+    }
+
     fn local_holder(&self, look: &Look<'_>, is_agent: &dyn Fn(&Process) -> bool) -> Holder {
         let pid = self.pid;
         // It may have started after the scan: ask again before calling it gone.

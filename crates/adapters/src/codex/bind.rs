@@ -17,6 +17,8 @@ use crate::look::{Bond, Look, Report};
 
 const CLIENT: &str = "a terminal of the shared daemon, which holds its thread";
 
+const LOOSE: &str = "holds no thread, no id in its arguments or in a child's environment";
+
 /// A thread that a process has open.
 #[derive(Clone, Debug)]
 pub struct Hold {
@@ -53,57 +55,46 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
     by_lock(look, &agents, &mut held, report);
     by_rollout(look, &agents, &mut held);
     let holding: Vec<u32> = held.threads.values().map(|h| h.bond.process.pid).collect();
+    let loose = agents.into_iter().filter(|(p, _)| !holding.contains(&p.pid)).filter_map(session_run).collect();
     let mut unbound = Vec::new();
-    for (process, role) in agents {
-        let Role::Session(run) = role else { continue };
-        if holding.contains(&process.pid) {
-            continue;
-        }
-        match by_child(table, process).or_else(|| by_arguments(process, run)) {
-            Some((thread, by)) => by_word(&mut held, process, thread, by),
-            None => unbound.push((process.clone(), run)),
+    for (process, run) in ap::without_wrappers(loose, table, |p| role(p).is_some()) {
+        match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
+            Some((thread, by)) => by_word(&mut held, &process, thread, by),
+            None => unbound.push((process, run)),
         }
     }
     let is_client = |p: &Process| daemon && !p.arguments().any(|a| matches!(a, "exec" | "e" | "--no-daemon"));
-    let told = ap::unbound(
-        NAME,
-        unbound,
-        table,
-        |p| role(p).is_some(),
-        |p| {
-            let why = if is_client(p) {
-                CLIENT
-            } else {
-                "holds no thread, no id in its arguments or in a child's environment"
-            };
-            why.to_owned()
-        },
-    );
+    let told = ap::unbound(NAME, unbound, |p| if is_client(p) { CLIENT.to_owned() } else { LOOSE.to_owned() });
     held.loose = told.iter().filter(|u| u.why.raw() != CLIENT).cloned().collect();
     report.unbound.extend(told);
     held
+}
+
+fn session_run((process, role): (&Process, Role)) -> Option<(Process, ap::Run)> {
+    match role {
+        Role::Session(run) => Some((process.clone(), run)),
+        Role::Server | Role::Other => None,
+    }
 }
 
 /// What the processes alone tell, when the store does not answer.
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
     let Ok(table) = look.table else { return report };
+    let ours = |p: &Process| ap::uses_store(p.pid, "CODEX_HOME", ".codex", &look.places.codex);
+    let loose = table.iter().filter_map(|p| session_run((p, role(p)?))).filter(|(p, _)| ours(p)).collect();
     let mut unbound = Vec::new();
     let mut threads = HashMap::new();
-    for process in table.iter() {
-        let Some(Role::Session(run)) = role(process) else { continue };
-        if !ap::uses_store(process.pid, "CODEX_HOME", ".codex", &look.places.codex) {
-            continue;
-        }
-        match by_child(table, process).or_else(|| by_arguments(process, run)) {
+    for (process, run) in ap::without_wrappers(loose, table, |p| role(p).is_some()) {
+        match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
             Some((thread, by)) => {
-                threads.entry(thread).or_insert_with(|| bond(process, by));
+                threads.entry(thread).or_insert_with(|| bond(&process, by));
             }
-            None => unbound.push((process.clone(), run)),
+            None => unbound.push((process, run)),
         }
     }
     report.sessions = threads.into_iter().map(|(thread, bond)| (look.judge)(NAME, bond.unread(thread, why))).collect();
-    report.unbound = ap::unbound(NAME, unbound, table, |p| role(p).is_some(), |_| why.to_owned());
+    report.unbound = ap::unbound(NAME, unbound, |_| why.to_owned());
     report
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lariat_adapters::look::Scope;
+use lariat_core::text::fit;
 use lariat_core::{Session, Status};
 use lariat_engine::list;
 use lariat_engine::list::Answer;
@@ -39,7 +40,7 @@ fn code(answer: &Answer) -> u8 {
 fn look(args: &Ls, common: &Common) -> Answer {
     let ended = args.all || args.status.iter().any(|s| s.ended());
     let mut answer = list(question(common, if ended { Scope::All } else { Scope::Live }));
-    let agent = args.agent.as_deref().map(|a| if a == "claude-code" { "claude" } else { a });
+    let agent = args.agent.as_deref();
     let wanted = |s: &Session| {
         agent.is_none_or(|a| s.agent == a)
             && (args.status.is_empty() || args.status.contains(&s.status))
@@ -64,7 +65,7 @@ fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
     let nothing = listing.sessions.is_empty() && listing.unbound.is_empty();
     let header = table::header(&listing.sessions, 0);
     if !header.is_empty() {
-        out.line(&header)?;
+        out.line(fit(&header, out.columns()))?;
         out.line("")?;
     }
     for row in table::rows(&listing.sessions, listing.at, &home, out) {
