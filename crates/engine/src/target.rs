@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use lariat_core::Status;
 
-    fn session(native: &str, name: Option<&str>, cwd: &str, live: bool) -> Box<Session> {
+    fn session(native: &'static str, name: Option<&'static str>, cwd: &'static str, live: bool) -> Box<Session> {
         Box::new(Session {
             id: format!("claude:{native}").into(),
             agent: "claude",
