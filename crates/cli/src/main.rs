@@ -5,6 +5,7 @@
 //! 2 usage, not found or ambiguous, 3 refused, 4 timed out, 5 partly unknown.
 
 mod args;
+mod json;
 mod output;
 mod table;
 mod verbs;

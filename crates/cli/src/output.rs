@@ -1,18 +1,17 @@
 //! The one way to print.
 //!
 //! Text that agents chose arrives as [`Untrusted`] and leaves through its
-//! escaping; JSON leaves through [`Safe`], which writes every character that
-//! could act on a terminal as a JSON escape: the data stays what it was.
+//! escaping; JSON leaves through [`crate::json`], which does the same for data.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{channel, sync_channel};
 
-use lariat_core::text::is_hidden;
 use lariat_core::{Listing, Session};
 use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter};
+
+use crate::json::{self, Unwritable};
 
 /// Why a verb could not do it.
 #[derive(Debug)]
@@ -34,12 +33,8 @@ pub fn fail(failure: &Failure) -> ExitCode {
     let (text, code) = match failure {
         Failure::Usage(text) => (text.clone(), 2),
         Failure::Error(error) => {
-            let broken_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
-            let pipe = error.chain().any(|e| {
-                e.downcast_ref::<io::Error>().is_some_and(broken_pipe)
-                    || e.downcast_ref::<serde_json::Error>()
-                        .is_some_and(|e| e.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
-            });
+            let pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+            let pipe = error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(pipe));
             if pipe {
                 return ExitCode::SUCCESS;
             }
@@ -130,23 +125,24 @@ impl Out {
 
     /// Prints a value as one line of JSON.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        write_json(&mut self.to, value)?;
-        Ok(self.to.write_all(b"\n")?)
+        let mut text = Vec::new();
+        json::write(&mut text, value)?;
+        text.push(b'\n');
+        Ok(self.to.write_all(&text)?)
     }
 
     /// Prints a listing as one line of JSON.
     pub fn listing(&mut self, listing: &Listing) -> Result<(), Failure> {
-        write!(self.to, "{{\"schema\":{},\"at\":", listing.schema)?;
-        write_json(&mut self.to, &listing.at)?;
-        self.raw(",\"sessions\":[")?;
+        write!(self.to, "{{\"schema\":{},\"at\":\"{}\",\"sessions\":[", listing.schema, listing.at)?;
         self.sessions(&listing.sessions)?;
-        self.raw("],\"unbound\":")?;
-        write_json(&mut self.to, &listing.unbound)?;
-        self.raw(",\"warnings\":")?;
-        write_json(&mut self.to, &listing.warnings)?;
-        self.raw(",\"hidden\":")?;
-        write_json(&mut self.to, &listing.hidden)?;
-        Ok(self.raw("}\n")?)
+        let mut rest = b"],\"unbound\":".to_vec();
+        json::write(&mut rest, &listing.unbound)?;
+        rest.extend_from_slice(b",\"warnings\":");
+        json::write(&mut rest, &listing.warnings)?;
+        rest.extend_from_slice(b",\"hidden\":");
+        json::write(&mut rest, &listing.hidden)?;
+        rest.extend_from_slice(b"}\n");
+        Ok(self.to.write_all(&rest)?)
     }
 
     /// Ten thousand sessions are ten megabytes: two threads write them as text
@@ -160,9 +156,9 @@ impl Out {
                 if i + n > 0 {
                     buffer.push(b',');
                 }
-                write_json(buffer, session)?;
+                json::write(buffer, session)?;
             }
-            serde_json::Result::Ok(())
+            Ok::<(), Unwritable>(())
         };
         if chunks.len() < 8 {
             let mut buffer = Vec::new();
@@ -201,29 +197,5 @@ impl Out {
     /// Lets everything out.
     pub fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.to.flush()?)
-    }
-}
-
-fn write_json(to: &mut impl Write, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
-    value.serialize(&mut serde_json::Serializer::with_formatter(to, Safe))
-}
-
-/// JSON without a byte that could act on a terminal.
-struct Safe;
-
-impl Formatter for Safe {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
-        if fragment.bytes().all(|b| (0x20..0x7f).contains(&b)) {
-            return to.write_all(fragment.as_bytes());
-        }
-        let mut plain = 0;
-        for (at, c) in fragment.char_indices().filter(|(_, c)| is_hidden(*c)) {
-            to.write_all(&fragment.as_bytes()[plain..at])?;
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(to, "\\u{unit:04x}")?;
-            }
-            plain = at + c.len_utf8();
-        }
-        CompactFormatter.write_string_fragment(to, &fragment[plain..])
     }
 }
