@@ -101,15 +101,12 @@ pub fn standing(pid: u32) -> Option<Untrusted> {
     process::cwd(pid).ok().map(|p| Untrusted::new(p.to_string_lossy()))
 }
 
-/// Leaves out wrappers: scripts that only wait for the real program they
-/// started. A wrapper dies alone, so it must never stand for the agent.
-pub fn without_wrappers(
-    found: Vec<(Process, Run)>,
-    table: &Table,
-    is_agent: impl Fn(&Process) -> bool,
-) -> Vec<(Process, Run)> {
+/// Leaves out what only looks like the agent: wrappers, scripts that wait for
+/// the real program they started and die alone; and copies of an agent that are
+/// about to become one of its tools.
+pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Process) -> bool) -> Vec<(Process, Run)> {
     let wraps = |p: &Process| table.descendants(p.pid).into_iter().any(&is_agent);
-    found.into_iter().filter(|(p, run)| !(run.script && wraps(p))).collect()
+    found.into_iter().filter(|(p, run)| !(run.script && wraps(p)) && !p.is_copy_of_parent(table)).collect()
 }
 
 /// Processes that could not be tied to a session, told as what they are, without

@@ -40,6 +40,12 @@ impl Process {
         bytes.split(|b| *b == 0).map(|a| std::str::from_utf8(a).unwrap_or(""))
     }
 
+    /// Whether it is a copy of its parent that has not started its own program
+    /// yet: between `fork` and `exec` a child bears the parent's arguments.
+    pub fn is_copy_of_parent(&self, table: &Table) -> bool {
+        table.get(self.ppid).is_some_and(|parent| parent.arguments == self.arguments)
+    }
+
     /// Whether it still runs, asked now.
     pub fn is_alive(&self) -> io::Result<bool> {
         match Stat::read(self.pid) {

@@ -100,7 +100,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
 /// Binds by what the processes themselves say.
 fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, report: &mut Report, why: &str) {
     let mut unbound = Vec::new();
-    for (process, run) in ap::without_wrappers(loose, table, |p| role(p).is_some()) {
+    for (process, run) in ap::genuine(loose, table, |p| role(p).is_some()) {
         match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
             Some((session, fact)) if !bound.bonds.contains_key(&session) => {
                 let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}", process.pid));
