@@ -106,7 +106,7 @@ pub fn standing(pid: u32) -> Option<Untrusted> {
 /// about to become one of its tools.
 pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Process) -> bool) -> Vec<(Process, Run)> {
     let wraps = |p: &Process| table.descendants(p.pid).into_iter().any(&is_agent);
-    found.into_iter().filter(|(p, run)| !(run.script && wraps(p)) && !p.is_copy_of_parent(table)).collect()
+    found.into_iter().filter(|(p, run)| !(p.is_copy_of_parent(table) || run.script && wraps(p))).collect()
 }
 
 /// Processes that could not be tied to a session, told as what they are, without

@@ -37,7 +37,7 @@ impl ser::Error for Unwritable {
 fn quoted(to: &mut Vec<u8>, text: &str) {
     to.push(b'"');
     // Not short-circuiting on purpose: this loop becomes vector instructions.
-    let plain = text.bytes().fold(true, |all, b| all & (b >= 0x20) & (b < 0x7f) & (b != b'"') & (b != b'\\'));
+    let plain = text.bytes().fold(true, |all, b| all & (0x20..0x7f).contains(&b) & (b != b'"') & (b != b'\\'));
     if plain {
         to.extend_from_slice(text.as_bytes());
     } else {
