@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use lariat_sys::file::{self, Key};
@@ -18,11 +18,11 @@ use crate::reader::{Fold, Reading};
 use crate::store::in_parallel;
 
 /// Changes with every change of what is kept: an old cache is then no cache.
-const FORMAT: u64 = u64::from_le_bytes(*b"lariat02");
+const FORMAT: u64 = u64::from_le_bytes(*b"lariat03");
 /// Entries are kept in shards of so many, to be read by several threads.
 const SHARD: usize = 512;
-/// A cache larger than this is not believed.
-const LARGEST: u64 = 1 << 30;
+/// Format, checksum of the rest, length of the rest.
+const HEAD: usize = 24;
 /// A file that changed this short a while before it was read may change again
 /// within the same time stamp.
 const RACY: i64 = 50_000_000;
@@ -131,14 +131,22 @@ impl Hasher for Spread {
 
 /// Reads one of the two files; its size.
 fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result<u64> {
-    let bytes = file::read_small(path, LARGEST)?;
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not our cache");
-    let (head, body) = bytes.split_at_checked(16).ok_or_else(damaged)?;
-    if head[..8] != FORMAT.to_le_bytes() || head[8..] != xxh3_64(body).to_le_bytes() {
+    let (mut file, key) = file::open(path)?;
+    let mut head = [0; HEAD];
+    file.read_exact(&mut head)?;
+    let (magic, sum, len) = (&head[..8], &head[8..16], &head[16..]);
+    let size = key.size.saturating_sub(HEAD as u64);
+    if magic != FORMAT.to_le_bytes() || len != size.to_le_bytes() {
+        return Err(damaged()); // before its size is believed
+    }
+    let mut body = Vec::with_capacity(size as usize);
+    file.take(size).read_to_end(&mut body)?;
+    if sum != xxh3_64(&body).to_le_bytes() {
         return Err(damaged());
     }
     let mut shards = Vec::new();
-    let mut rest = body;
+    let mut rest = body.as_slice();
     while let Some((len, more)) = rest.split_first_chunk::<4>() {
         let shard;
         (shard, rest) = more.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(damaged)?;
@@ -149,7 +157,7 @@ fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result
             into.insert((key.0, key.1), (key, newer, reading));
         }
     }
-    Ok(bytes.len() as u64)
+    Ok(key.size)
 }
 
 fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Reading<F>>)>> {
@@ -163,7 +171,7 @@ fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Readi
 }
 
 fn encode<F: Fold>(entries: &[(FlatKey, &Reading<F>)]) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; 16];
+    let mut bytes = vec![0; HEAD];
     for shard in entries.chunks(SHARD) {
         let mut encoded = Vec::new();
         for entry in shard {
@@ -173,9 +181,10 @@ fn encode<F: Fold>(entries: &[(FlatKey, &Reading<F>)]) -> io::Result<Vec<u8>> {
         bytes.extend_from_slice(&len.to_le_bytes());
         bytes.append(&mut encoded);
     }
-    let sum = xxh3_64(&bytes[16..]);
+    let (sum, len) = (xxh3_64(&bytes[HEAD..]), (bytes.len() - HEAD) as u64);
     bytes[..8].copy_from_slice(&FORMAT.to_le_bytes());
     bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+    bytes[16..HEAD].copy_from_slice(&len.to_le_bytes());
     Ok(bytes)
 }
 

@@ -81,13 +81,16 @@ impl Doc {
         Doc { nodes: Vec::new(), text: Vec::new(), keep, limit, lossy: false }
     }
 
-    /// Reads the one value that a whole text holds, over however many lines.
+    /// Reads the one value that a whole text holds, over however many lines. With
+    /// anything behind it, or what is not UTF-8 in it, the text is broken.
     pub fn parse(text: &[u8], keep: Keep, limit: usize) -> Result<Doc, Bad> {
         let mut doc = Doc::new(keep, limit);
         // No string holds a bare newline, so outside of one it is a blank.
         let one_line: Vec<u8> = text.iter().map(|b| if *b == b'\n' { b' ' } else { *b }).collect();
-        doc.read(&mut one_line.as_slice())?;
-        Ok(doc)
+        let mut rest = one_line.as_slice();
+        doc.read(&mut rest)?;
+        let ended = rest.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r'));
+        if ended && !doc.lossy { Ok(doc) } else { Err(Bad::Broken) }
     }
 
     /// Reads one value, up to its end and not beyond.

@@ -12,7 +12,6 @@ pub mod claude;
 pub mod codex;
 pub mod json;
 pub mod look;
-pub mod pause;
 pub mod reader;
 pub mod store;
 pub mod talk;

@@ -68,6 +68,8 @@ pub struct Reading<F> {
     /// Hash of the first bytes and of those before the offset, to notice a
     /// rewritten file.
     anchor: u64,
+    /// The last line has no newline yet: what follows on it may change what it is.
+    ragged: bool,
     /// How many lines could not be parsed, and where the first one starts.
     pub broken: Option<(u32, u64)>,
     /// Why the end of the file tells nothing, if so.
@@ -76,7 +78,15 @@ pub struct Reading<F> {
 
 impl<F: Default> Reading<F> {
     fn blank() -> Box<Reading<F>> {
-        Box::new(Reading { fold: F::default(), whole: true, offset: 0, anchor: 0, broken: None, unread: None })
+        Box::new(Reading {
+            fold: F::default(),
+            whole: true,
+            offset: 0,
+            anchor: 0,
+            ragged: false,
+            broken: None,
+            unread: None,
+        })
     }
 }
 
@@ -118,7 +128,7 @@ impl<F: Fold> Reader<F> {
         self.source.open(file);
         let whole = whole && key.size <= WHOLE;
         let reading = match prior {
-            Some(prior) if prior.whole && self.still_holds(&prior, key)? => self.go_on(prior, key),
+            Some(prior) if prior.whole && !prior.ragged && self.still_holds(&prior, key)? => self.go_on(prior, key),
             _ if whole => self.go_on(Reading::blank(), key),
             _ => self.head_and_tail(key),
         };
@@ -131,6 +141,7 @@ impl<F: Fold> Reader<F> {
     }
 
     fn go_on(&mut self, mut reading: Box<Reading<F>>, key: &Key) -> io::Result<Box<Reading<F>>> {
+        reading.unread = None; // told anew by what is there now
         self.source.seek(reading.offset, CHUNK);
         self.fold_lines(&mut reading, key.size, |_| false)?;
         self.settle(reading, key)
@@ -200,7 +211,8 @@ impl<F: Fold> Reader<F> {
             }
             let read = self.doc.read(&mut self.source).and_then(|()| self.end_of_line());
             let fine = match read {
-                Ok(()) => {
+                Ok(newline) => {
+                    reading.ragged = !newline;
                     let root = self.doc.root();
                     if root.is_object() {
                         reading.fold.line(root);
@@ -228,15 +240,16 @@ impl<F: Fold> Reader<F> {
         Ok(())
     }
 
-    fn end_of_line(&mut self) -> Result<(), Bad> {
+    /// Goes to the next line; `false` if the file ends here without a newline.
+    fn end_of_line(&mut self) -> Result<bool, Bad> {
         loop {
             let next = self.source.fill_buf()?.first().copied();
             match next {
-                None => return Ok(()), // a whole value at the end of the file
+                None => return Ok(false), // a whole value at the end of the file
                 Some(b' ' | b'\t' | b'\r') => self.source.consume(1),
                 Some(b'\n') => {
                     self.source.consume(1);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Some(_) => return Err(Bad::Broken),
             }

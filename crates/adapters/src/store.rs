@@ -12,7 +12,7 @@ use crate::look::Look;
 use crate::reader::{Fold, Reader, Reading};
 
 /// A file to be read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Where it is.
     pub path: PathBuf,

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{channel, sync_channel};
 
-use lariat_core::{Listing, Session};
+use lariat_core::{Listing, Session, Untrusted};
 use serde::Serialize;
 
 use crate::json::{self, Unwritable};
@@ -45,8 +45,9 @@ pub fn fail(failure: &Failure) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints a line to standard error.
+/// Prints to standard error. Whatever an error quotes, nothing in it acts.
 pub fn complain(text: impl Display) {
+    let text = Untrusted::new(text.to_string()).block();
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

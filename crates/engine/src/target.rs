@@ -4,7 +4,7 @@
 //! agent), a unique prefix of one, or a directory. What fits several is an
 //! error that lists them; nothing is ever chosen for being the newest.
 
-use lariat_core::{Session, Untrusted};
+use lariat_core::Session;
 
 /// A target that is not one session.
 #[derive(Debug, thiserror::Error)]
@@ -25,17 +25,18 @@ pub enum NotOne {
 /// Finds the one session that a target means; its place in the list.
 pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne> {
     let target = target.strip_prefix("claude-code:").map_or_else(|| target.to_owned(), |rest| format!("claude:{rest}"));
-    let is = |field: &Option<Untrusted>| field.as_ref().is_some_and(|f| f.raw() == target);
-    let exact: &dyn Fn(&Session) -> bool =
-        &|s| s.id.raw() == target || s.native_id.raw() == target || s.handle.as_deref() == Some(&target) || is(&s.name);
-    let prefix: &dyn Fn(&Session) -> bool = &|s| {
-        let lower = target.to_ascii_lowercase();
-        s.native_id.raw().starts_with(&lower)
-            || s.id.raw().starts_with(&lower)
-            || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
-            || s.name.as_ref().is_some_and(|n| n.raw().starts_with(&target))
-    };
-    let rules: &[&dyn Fn(&Session) -> bool] = if target.is_empty() { &[] } else { &[exact, prefix] };
+    let lower = target.to_ascii_lowercase();
+    // An id beats a name that imitates it: names are chosen by agents too.
+    let rules: [&dyn Fn(&Session) -> bool; 4] = [
+        &|s| s.id.raw() == lower || s.native_id.raw() == lower || s.handle.as_deref() == Some(&target),
+        &|s| s.name.as_ref().is_some_and(|n| n.raw() == target),
+        &|s| {
+            let ids = [s.native_id.raw(), s.id.raw()];
+            ids.iter().any(|id| id.starts_with(&lower)) || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
+        },
+        &|s| s.name.as_ref().is_some_and(|n| n.raw().starts_with(&target)),
+    ];
+    let rules = if target.is_empty() { &rules[..0] } else { &rules[..] };
     for rule in rules {
         if let Some(found) = one(&target, sessions, rule) {
             return found;

@@ -1,15 +1,16 @@
 //! What lariat needs of the kernel, one module per promise.
 //!
 //! This is the only room that may hold `unsafe`, and the only one that knows
-//! `/proc`. It keeps nothing: every function looks now and tells. It never
-//! sends a signal and never opens a file for writing.
+//! `/proc`. It keeps nothing: every function looks or acts now and tells.
 //!
 //! Start with [`scan`] for the process table and [`process`] for what a process
 //! is: not a PID, but a boot, a PID, a start time and a pidfd inode.
 
 pub mod clock;
+pub mod durable;
 pub mod file;
 pub mod locks;
+pub mod point;
 pub mod process;
 pub mod scan;
 pub mod watch;

@@ -66,6 +66,9 @@ pub struct Transcript {
     pub stand: Stand,
     /// Tool calls without a result.
     pub calls: Vec<Call>,
+    /// Whether this is a sub-agent's own transcript, by its first line: there all
+    /// lines are marked as beside the main one.
+    beside: Option<bool>,
     /// The last thing said was the exit's accounting: the session was left.
     pub left: bool,
     pub cost_usd: Option<f64>,
@@ -127,6 +130,12 @@ impl Transcript {
         self.open();
     }
 
+    fn is_aside(&mut self, line: Value<'_>) -> bool {
+        let aside = line.get("isSidechain").is_true();
+        let beside = *self.beside.get_or_insert(aside);
+        aside && !beside
+    }
+
     fn assistant(&mut self, line: Value<'_>) {
         let message = line.get("message");
         let model = message.get("model").some_str();
@@ -142,7 +151,7 @@ impl Transcript {
             ];
             grow(self.messages.entry(xxh3_64(id.as_bytes())).or_default(), &used);
         }
-        if line.get("isSidechain").is_true() {
+        if self.is_aside(line) {
             return; // a sub-agent's line, as older versions kept them here
         }
         let blocks = message.get("content");
@@ -296,7 +305,7 @@ impl Fold for Transcript {
             self.in_terminal = entrypoint == "cli";
         }
         match line.get("type").str().unwrap_or("") {
-            "user" if !line.get("isSidechain").is_true() => self.user(line),
+            "user" if !self.is_aside(line) => self.user(line),
             "assistant" => self.assistant(line),
             "queue-operation" => self.queue(line),
             "cost-state" => self.cost_state(line),

@@ -5,13 +5,17 @@
 //! has an `/exit` for the session that is younger than its last record.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use lariat_core::Warning;
 use lariat_sys::file;
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::registry;
 use crate::json::{Keep, Value};
 use crate::look::Look;
 use crate::reader::Fold;
@@ -23,8 +27,9 @@ struct Exits(BTreeMap<u64, i64>);
 
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
-    const SIEVE: Option<fn(&[u8]) -> bool> =
-        Some(|line| memmem::find(line, b"\"/exit").is_some() || memmem::find(line, b"\"/quit").is_some());
+    const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
+        !line.starts_with(b"{") || [&b"\"/exit"[..], b"\"/quit"].iter().any(|w| memmem::find(line, w).is_some())
+    });
 
     fn line(&mut self, line: Value<'_>) {
         let typed = line.get("display").str().map(str::trim);
@@ -49,25 +54,39 @@ impl Fold for Exits {
 /// question, if there is one.
 pub struct History<'a> {
     look: &'a Look<'a>,
-    exits: OnceLock<Exits>,
+    path: PathBuf,
+    read: OnceLock<(Exits, Option<String>)>,
 }
 
 impl<'a> History<'a> {
     /// Nothing is read yet.
     pub fn new(look: &'a Look<'a>) -> Self {
-        History { look, exits: OnceLock::new() }
+        History { look, path: look.places.claude.join("history.jsonl"), read: OnceLock::new() }
     }
 
     /// Whether `/exit` was typed in a session after its last record.
     pub fn left_by_exit(&self, session: &str, last_record: Option<i64>) -> bool {
-        let exits = self.exits.get_or_init(|| self.read().unwrap_or_default());
+        let (exits, _) = self.read.get_or_init(|| self.read());
         exits.0.get(&xxh3_64(session.as_bytes())).is_some_and(|at| last_record.is_none_or(|last| *at >= last))
     }
 
-    fn read(&self) -> Option<Exits> {
-        let path = self.look.places.claude.join("history.jsonl");
-        let (_, key) = file::open(&path).ok()?;
-        let files = [Found { path, key, whole: true }];
-        Some(read_all::<Exits>(self.look, "claude-history", &files).pop()?.ok()?.fold)
+    /// What could not be read of it, if it was asked at all.
+    pub fn warning(&self) -> Option<Warning> {
+        let error = self.read.get()?.1.clone()?;
+        Some(registry::warning(self.look, &self.path, error))
+    }
+
+    fn read(&self) -> (Exits, Option<String>) {
+        let key = match file::open(&self.path) {
+            Ok((_, key)) => key,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Default::default(),
+            Err(e) => return (Exits::default(), Some(e.to_string())),
+        };
+        let files = [Found { path: self.path.clone(), key, whole: true }];
+        match read_all::<Exits>(self.look, "claude-history", &files).pop() {
+            Some(Ok(reading)) => (reading.fold.clone(), reading.complaint()),
+            Some(Err(e)) => (Exits::default(), Some(e.to_string())),
+            None => Default::default(),
+        }
     }
 }

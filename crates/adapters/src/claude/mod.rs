@@ -94,7 +94,7 @@ impl Adapter for Claude {
     }
 
     fn observe(&self, look: &Look<'_>) -> Report {
-        crate::pause::point("claude.observe");
+        lariat_sys::point::point("claude.observe");
         let mut report = Report::default();
         let bound = bind::bind(look, &mut report);
         sessions::tell(look, &bound, &mut report);

@@ -96,8 +96,10 @@ fn read(path: &Path) -> Result<Option<Entry>, String> {
     let doc = Doc::parse(&bytes, |_, _| true, 4096).map_err(|_| "not a registry entry: broken JSON".to_owned())?;
     let v = doc.root();
     let text = |key: &str| v.get(key).some_str().map(str::to_owned);
-    let (Some(pid), Some(session)) = (v.get("pid").u64().and_then(|p| u32::try_from(p).ok()), text("sessionId")) else {
-        return Err("not a registry entry: no pid or sessionId".into());
+    let (Some(pid), Some(session)) =
+        (v.get("pid").u64().and_then(|p| u32::try_from(p).ok()), text("sessionId").filter(|id| ap::is_uuid(id)))
+    else {
+        return Err("not a registry entry: no pid, or no session id".into());
     };
     let state = v.get("status").some_str().map(|status| state(status, v.get("waitingFor")));
     Ok(Some(Entry {

@@ -59,7 +59,7 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
     let counts: Vec<usize> = stored
         .iter_mut()
         .map(|s| {
-            files.push(s.main.clone());
+            files.push(std::mem::take(&mut s.main)); // given back with what was read
             files.append(&mut s.agents);
             files.len()
         })
@@ -82,8 +82,8 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
         let sessions: Vec<Box<Session>> = batch
             .into_iter()
             .map(|(s, read)| {
-                let seen = Seen::of(look, &s, read, &mut warnings);
-                (look.judge)(NAME, sighting(look, bound, &history, s.session, Some((s.main.path, seen)), unbound))
+                let (path, seen) = Seen::of(look, s.unfinished, read, &mut warnings);
+                (look.judge)(NAME, sighting(look, bound, &history, s.session, Some((path, seen)), unbound))
             })
             .collect();
         (sessions, warnings)
@@ -92,6 +92,7 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
         report.sessions.extend(sessions);
         report.warnings.extend(warnings);
     }
+    report.warnings.extend(history.warning());
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
@@ -181,7 +182,7 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
                     unfinished: Vec::new(),
                 };
                 if beside.contains(&session) {
-                    sub_agents(&folder.join(session).join("subagents"), &mut stored);
+                    sub_agents(&folder.join(session).join("subagents"), &mut stored, &mut warn);
                 }
                 found.push(stored);
             }
@@ -201,24 +202,41 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
 }
 
 /// `agent-<id>.jsonl` and `agent-<id>.meta.json`, which says when it is finished.
-fn sub_agents(folder: &Path, stored: &mut Stored) {
-    let Ok(dir) = Directory::open(folder) else { return };
-    for entry in dir.entries().unwrap_or_default() {
+/// One whose word cannot be read counts as at work.
+fn sub_agents(folder: &Path, stored: &mut Stored, warn: &mut dyn FnMut(&Path, io::Error)) {
+    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
+    let (dir, entries) = match opened {
+        Ok(opened) => opened,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return,
+        Err(e) => return warn(folder, e),
+    };
+    for entry in entries {
         let path = folder.join(&entry.name);
         if entry.name.ends_with(".jsonl") {
-            if let Ok(key) = dir.key(&entry.name) {
-                stored.agents.push(Found { path, key, whole: true });
+            match dir.key(&entry.name) {
+                Ok(key) => stored.agents.push(Found { path, key, whole: true }),
+                Err(e) => warn(&path, e),
             }
-        } else if entry.name.ends_with(".meta.json")
-            && let Ok(bytes) = lariat_sys::file::read_small(&path, 1 << 20)
-            && let Ok(doc) = Doc::parse(&bytes, |_, _| true, 400)
-            && !doc.root().get("finished").is_true()
-        {
-            let what = doc.root().get("description").some_str().or(doc.root().get("agentType").some_str());
-            stored.unfinished.push(what.unwrap_or("sub-agent").to_owned());
+        } else if entry.name.ends_with(".meta.json") {
+            match unfinished(&path) {
+                Ok(what) => stored.unfinished.extend(what),
+                Err(e) => {
+                    stored.unfinished.push("sub-agent".into());
+                    warn(&path, e);
+                }
+            }
         }
     }
     stored.agents.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// What a sub-agent that has not recorded its end is for.
+fn unfinished(path: &Path) -> io::Result<Option<String>> {
+    let bytes = lariat_sys::file::read_small(path, 1 << 20)?;
+    let broken = |_| io::Error::new(io::ErrorKind::InvalidData, "not a description of a sub-agent: broken JSON");
+    let doc = Doc::parse(&bytes, |_, _| true, 400).map_err(broken)?;
+    let what = doc.root().get("description").some_str().or(doc.root().get("agentType").some_str());
+    Ok((!doc.root().get("finished").is_true()).then(|| what.unwrap_or("sub-agent").to_owned()))
 }
 
 /// What the transcript shows.
@@ -230,18 +248,25 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(look: &Look<'_>, stored: &Stored, read: Vec<(Read, Found)>, warnings: &mut Vec<Warning>) -> Seen {
+    /// From the readings of a session's files, its own first; where that one is.
+    fn of(
+        look: &Look<'_>,
+        unfinished: Vec<String>,
+        read: Vec<(Read, Found)>,
+        warnings: &mut Vec<Warning>,
+    ) -> (PathBuf, Seen) {
         for (read, file) in &read {
             tell_unreadable(file, read, |e| warnings.push(registry::warning(look, &file.path, e)));
         }
-        let mut read = read.into_iter().map(|(read, _)| read);
-        let main = read.next().unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
-        Seen {
+        let mut read = read.into_iter();
+        let (main, file) = read.next().unwrap_or_else(|| (Err(io::ErrorKind::Other.into()), Found::default()));
+        let seen = Seen {
             reading: main.map_err(|e| e.to_string()),
-            agents: read.filter_map(Result::ok).map(|a| *a).collect(),
-            unfinished: stored.unfinished.clone(),
-            written: (stored.main.key.mtime > 0).then_some(Time(stored.main.key.mtime / 1_000_000)),
-        }
+            agents: read.filter_map(|(agent, _)| agent.ok().map(|a| *a)).collect(),
+            unfinished,
+            written: (file.key.mtime > 0).then_some(Time(file.key.mtime / 1_000_000)),
+        };
+        (file.path, seen)
     }
 
     fn transcript(&self) -> Option<&Transcript> {

@@ -112,7 +112,14 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
     for entry in entries {
         let Some(thread) = entry.name.strip_suffix(".lock").filter(|t| ap::is_uuid(t)) else { continue };
         let path = dir.join(&entry.name);
-        let Ok((_, key)) = file::open(&path) else { continue };
+        let key = match file::open(&path) {
+            Ok((_, key)) => key,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue, // released this moment
+            Err(e) => {
+                report.warnings.push(warning(look, &path, e.to_string()));
+                continue;
+            }
+        };
         // The inode and a Codex as its holder say enough: some file systems show
         // another device here.
         let holder = table

@@ -96,7 +96,7 @@ impl Adapter for Codex {
     }
 
     fn observe(&self, look: &Look<'_>) -> Report {
-        crate::pause::point("codex.observe");
+        lariat_sys::point::point("codex.observe");
         let mut report = Report::default();
         let held = bind::held(look, &mut report);
         sessions::tell(look, held, &mut report);

@@ -83,7 +83,9 @@ fn tell_unreadable(look: &Look<'_>, report: &mut Report, stored: &Stored, read: 
 /// Finds `sessions/YYYY/MM/DD/rollout-*.jsonl` and the archived ones, one per
 /// thread.
 fn rollouts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Stored> {
-    let folders = all_folders(look.places);
+    let mut unopened = Vec::new();
+    let folders = all_folders(look.places, &mut |path, e| unopened.push(warning(look, &path, e.to_string())));
+    report.warnings.append(&mut unopened);
     let mut by_thread: HashMap<String, Stored> = HashMap::new();
     for (found, problems, hidden) in in_parallel(folders, |folder| in_folder(&folder, needed)) {
         report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e)));
@@ -110,26 +112,35 @@ pub fn base_of(places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
     doc.read(&mut source).ok()?;
     let base = doc.root().get("payload").get("history_base");
     let (thread, end) = (base.get("thread_id").str()?, base.get("end_byte_offset").u64()?);
-    let found = all_folders(places).into_iter().find_map(|folder| {
+    let found = all_folders(places, &mut |_, _| ()).into_iter().find_map(|folder| {
         let entries = Directory::open(&folder).and_then(|d| d.entries()).ok()?;
         entries.into_iter().find(|e| thread_of(&e.name) == Some(thread)).map(|e| folder.join(e.name))
     })?;
     Some((found, end))
 }
 
-fn all_folders(places: &Places) -> Vec<PathBuf> {
-    let mut folders = vec![places.codex.join("archived_sessions")];
+/// Every folder that may hold rollouts; what cannot be opened is told.
+fn all_folders(places: &Places, warn: &mut dyn FnMut(PathBuf, io::Error)) -> Vec<PathBuf> {
     let mut level = vec![places.codex.join("sessions")];
     for _ in 0..3 {
-        level = in_parallel(level, |folder| subfolders(&folder)).into_iter().flatten().collect();
+        let inner = in_parallel(level, |folder| (subfolders(&folder), folder));
+        level = Vec::new();
+        for (found, folder) in inner {
+            match found {
+                Ok(found) => level.extend(found),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => warn(folder, e),
+            }
+        }
     }
-    folders.extend(level);
-    folders
+    level.push(places.codex.join("archived_sessions"));
+    level
 }
 
-fn subfolders(folder: &Path) -> Vec<PathBuf> {
-    let entries = Directory::open(folder).and_then(|d| d.entries()).unwrap_or_default();
-    entries.into_iter().filter(|e| e.kind == Kind::Directory).map(|e| folder.join(e.name)).collect()
+fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = Directory::open(folder)?.entries()?;
+    let folders = entries.into_iter().filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure));
+    Ok(folders.map(|e| folder.join(e.name)).collect())
 }
 
 type InFolder = (Vec<Stored>, Vec<(PathBuf, String)>, usize);

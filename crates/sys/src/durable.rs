@@ -1,0 +1,157 @@
+//! Files of ours that must survive a crash and a power cut.
+//!
+//! [`put`] is the only way lariat writes a record: a temporary file of a unique
+//! name, its content synced, renamed over the old one, the directory synced.
+//! When it returns, the record is there after any crash; until then, the old
+//! one is. A record that cannot be read is put [`aside`], never overwritten.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::point::point;
+
+/// What temporary files end in; leftovers of a crash are swept by [`sweep`].
+const TEMPORARY: &str = ".tmp";
+/// What records that could not be read end in.
+const ASIDE: &str = ".unreadable";
+
+/// Writes a record so that it is there after a crash, or the old one is.
+pub fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let temporary = folder.join(format!(".{name}.{}.{next}{TEMPORARY}", std::process::id()));
+    let written = put_by(folder, name, content, &temporary);
+    if written.is_err() {
+        #[expect(clippy::disallowed_methods, reason = "our own temporary file")]
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn put_by(folder: &Path, name: &str, content: &[u8], temporary: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+    point("put.created");
+    file.write_all(content)?;
+    point("put.written");
+    file.sync_all()?;
+    point("put.synced");
+    #[expect(clippy::disallowed_methods, reason = "the one durable write")]
+    fs::rename(temporary, folder.join(name))?;
+    point("put.renamed");
+    sync(folder)?;
+    point("put.done");
+    Ok(())
+}
+
+/// Makes a directory that only we may enter, durably, with its parents.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    make_folder(parent)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => sync(parent),
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub fn sync(folder: &Path) -> io::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a directory of our own")]
+    File::open(folder)?.sync_all()
+}
+
+/// Adds a line to an append-only file, durably.
+pub fn append(path: &Path, line: &[u8]) -> io::Result<()> {
+    let new = !path.exists();
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    file.write_all(&[line, b"\n"].concat())?;
+    file.sync_data()?;
+    match path.parent() {
+        Some(parent) if new => sync(parent),
+        _ => Ok(()),
+    }
+}
+
+/// Puts a record aside that could not be read, under a name of its own.
+pub fn aside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().and_then(|n| n.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+    let free = (0..10_000).map(|n| path.with_file_name(format!("{name}.{n}{ASIDE}"))).find(|p| !p.exists());
+    let kept = free.ok_or(io::ErrorKind::AlreadyExists)?;
+    #[expect(clippy::disallowed_methods, reason = "keeps an unreadable record instead of losing it")]
+    fs::rename(path, &kept)?;
+    path.parent().map_or(Ok(()), sync)?;
+    Ok(kept)
+}
+
+/// Removes what a crash left of unfinished writes by processes that are gone.
+pub fn sweep(folder: &Path) -> io::Result<usize> {
+    let mut swept = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(stem) = name.to_str().and_then(|n| n.strip_prefix('.')?.strip_suffix(TEMPORARY)) else { continue };
+        let writer: Option<u32> = stem.rsplit('.').nth(1).and_then(|pid| pid.parse().ok());
+        let gone = writer.is_some_and(|pid| matches!(crate::scan::look(pid), Ok(None)));
+        if gone {
+            #[expect(clippy::disallowed_methods, reason = "an unfinished write of ours")]
+            fs::remove_file(entry.path())?;
+            swept += 1;
+        }
+    }
+    Ok(swept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("lariat-durable-{name}-{}", std::process::id()));
+        make_folder(&path).unwrap();
+        path
+    }
+
+    fn remove(path: &Path) {
+        #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_record_is_replaced_whole_and_leaves_nothing_beside_it() {
+        let dir = folder("put");
+        put(&dir, "intent.json", b"one").unwrap();
+        put(&dir, "intent.json", b"two").unwrap();
+        assert_eq!(fs::read(dir.join("intent.json")).unwrap(), b"two");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        remove(&dir);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_written_leaves_the_old_one() {
+        let dir = folder("fail");
+        put(&dir, "a", b"old").unwrap();
+        assert!(put(&dir, "no/such", b"new").is_err());
+        assert!(put(&dir.join("gone"), "a", b"new").is_err());
+        assert_eq!(fs::read(dir.join("a")).unwrap(), b"old");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        remove(&dir);
+    }
+
+    #[test]
+    fn what_is_unreadable_is_kept_and_leftovers_of_the_dead_are_swept() {
+        let dir = folder("aside");
+        put(&dir, "a.json", b"{").unwrap();
+        let kept = aside(&dir.join("a.json")).unwrap();
+        assert_eq!(fs::read(kept).unwrap(), b"{");
+        put(&dir, ".b.json.4194303999.0.tmp", b"").unwrap();
+        put(&dir, &format!(".c.json.{}.0.tmp", std::process::id()), b"").unwrap();
+        assert_eq!(sweep(&dir).unwrap(), 1);
+        assert!(dir.join(format!(".c.json.{}.0.tmp", std::process::id())).exists(), "its writer lives");
+        remove(&dir);
+    }
+}
