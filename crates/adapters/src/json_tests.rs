@@ -41,9 +41,11 @@ fn cuts_long_strings_between_characters() {
     let doc = Doc::parse("{\"a\":\"ééééé\"}".as_bytes(), ALL, 5).unwrap();
     assert_eq!(doc.root().get("a").str(), Some("éé"));
     assert!(!doc.lossy);
-    let doc = Doc::parse(b"{\"a\":\"x\xffy\"}", ALL, 50).unwrap();
+    let mut doc = Doc::new(ALL, 50);
+    doc.read(&mut &b"{\"a\":\"x\xffy\"}"[..]).unwrap();
     assert_eq!(doc.root().get("a").str(), Some("x\u{fffd}y"));
     assert!(doc.lossy);
+    assert!(Doc::parse(b"{\"a\":\"x\xffy\"}", ALL, 50).is_err() && Doc::parse(b"{}{}", ALL, 50).is_err());
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod tool;
 
 use std::path::{Path, PathBuf};
 
+use lariat_sys::tree::Signal;
 use look::{Look, Places, Report};
 
 /// What an agent's folder provides.
@@ -33,6 +34,12 @@ pub trait Adapter: Send + Sync {
     fn observe(&self, look: &Look<'_>) -> Report;
     /// What the processes alone tell, for when the store does not answer.
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report;
+    /// The signals that ask a session to end, gentlest first.
+    fn gentle(&self) -> &'static [Signal] {
+        &[Signal::INT, Signal::TERM]
+    }
+    /// Variables that a session's tools carry in their environment.
+    fn marks(&self, native_id: &str) -> Vec<(String, String)>;
     /// How its transcripts are read as a conversation.
     fn language(&self) -> &'static dyn talk::Language;
     /// The transcript that holds what came before a forked one, and how much

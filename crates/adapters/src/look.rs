@@ -23,6 +23,8 @@ pub struct Places {
     pub codex: PathBuf,
     /// Our cache directory, unless there shall be none.
     pub cache: Option<PathBuf>,
+    /// Our records.
+    pub state: PathBuf,
 }
 
 impl Places {
@@ -30,11 +32,14 @@ impl Places {
     pub fn from_env() -> Places {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let home = var("HOME").unwrap_or_else(|| PathBuf::from("/"));
-        let cache = var("XDG_CACHE_HOME").filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(".cache"));
+        let base = |name: &str, under: &str| var(name).filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(under));
+        let cache = base("XDG_CACHE_HOME", ".cache");
+        let state = base("XDG_STATE_HOME", ".local/state").join("lariat");
         Places {
             claude: var("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
             codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
+            state,
             home,
         }
     }
@@ -76,7 +81,7 @@ pub struct Look<'a> {
     /// Makes a session of what was seen of it: the engine's part, done where
     /// the sighting is made so that both cores take part and nothing is held
     /// twice.
-    pub judge: fn(&'static str, Sighting) -> Box<Session>,
+    pub judge: &'a (dyn Fn(&'static str, Sighting) -> Box<Session> + Sync),
 }
 
 /// What a store tells about a session besides its status.
@@ -108,7 +113,9 @@ pub struct Sighting {
     /// What else its store tells.
     pub about: About,
     /// Its process, if it has one.
-    pub pid: Option<u32>,
+    pub process: Option<Process>,
+    /// That process is a server that others depend on too.
+    pub shared: bool,
     /// Its transcript, if it has one.
     pub transcript: Option<PathBuf>,
 }
@@ -147,7 +154,8 @@ impl Bond {
             native_id: session,
             observations: vec![self.evidence, unread],
             about: About { cwd, ..About::default() },
-            pid: Some(pid),
+            process: Some(self.process),
+            shared: false,
             transcript: None,
         }
     }

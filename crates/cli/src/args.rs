@@ -45,6 +45,12 @@ pub enum Verb {
     Explain(Target),
     /// Show what a session last said: its whole reply, open tool, question
     Peek(Peek),
+    /// End sessions gently, with all they started; they stay ended
+    Stop(Stop),
+    /// End sessions at once, with all they started; they stay ended
+    Kill(Stop),
+    /// Show what lariat did: who, what, on what evidence
+    Journal,
     /// Check what this machine offers, and what the lack of it costs
     Doctor,
     /// Print a completion script for a shell
@@ -97,6 +103,25 @@ pub struct Status {
     /// Print only how many sessions need you
     #[arg(short, long, conflicts_with = "targets")]
     pub quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Stop {
+    /// The sessions
+    #[arg(value_name = "TARGET", required_unless_present = "all")]
+    pub targets: Vec<String>,
+    /// Every live session; shows the plan unless --yes is given
+    #[arg(long, conflicts_with = "targets")]
+    pub all: bool,
+    /// Carry out what --all plans
+    #[arg(long, requires = "all")]
+    pub yes: bool,
+    /// How long a gentle end may take before everything is killed (stop only)
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub grace: Duration,
+    /// Go ahead even if the wish cannot be stored durably
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Args, Debug)]

@@ -29,4 +29,18 @@ pub struct Intent {
     /// For a stop: whether the session was alive when it was asked. Asking to
     /// stop what has already ended changes no word of how it ended.
     pub found_live: bool,
+    /// For a stop: until when the session may still have been writing while it
+    /// ended. What it recorded later, it recorded in another life.
+    pub until: Option<Time>,
+}
+
+impl Intent {
+    /// Whether this wish is why a session ended whose last record is this old.
+    pub fn explains_end(&self, last_record: Option<Time>) -> bool {
+        let same_life = match (self.until, last_record) {
+            (Some(until), Some(last)) => last <= until,
+            _ => true,
+        };
+        self.want == Want::Stop && self.found_live && same_life
+    }
 }

@@ -106,6 +106,13 @@ pub struct Session {
     /// Where the conversation is recorded.
     #[serde(skip)]
     pub transcript: Option<PathBuf>,
+    /// When its process started, in clock ticks since boot: with the PID, which
+    /// process that is.
+    #[serde(skip)]
+    pub start: Option<u64>,
+    /// Its process is a server that others depend on too.
+    #[serde(skip)]
+    pub shared: bool,
 }
 
 fn serialize_because<S: Serializer>(because: &[(Role, Observation)], s: S) -> Result<S::Ok, S::Error> {

@@ -288,7 +288,8 @@ fn at_rest(outcome: &Outcome) -> Untrusted {
 fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     let mut deciding = vec![gone];
     deciding.extend(e.exit.map(|(i, _)| i));
-    if let Some(intent) = intent.filter(|i| i.want == Want::Stop && i.found_live) {
+    let last_record = e.turn.and_then(|(i, _)| e.all[i].at);
+    if let Some(intent) = intent.filter(|i| i.explains_end(last_record)) {
         return (Status::Stopped, Untrusted::new(format!("stopped through lariat at {}", intent.at)), deciding);
     }
     let exit = e.exit.map(|(_, exit)| exit);
@@ -296,8 +297,8 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     let signal = exit.and_then(Exit::signal);
     // A registry frozen at busy since the last record: it died in a turn that
     // was not written down yet.
-    let recorded = e.turn.and_then(|(i, _)| e.all[i].at);
-    let frozen = e.state.filter(|(i, state)| **state == State::Busy && (e.turn.is_none() || e.all[*i].at > recorded));
+    let frozen =
+        e.state.filter(|(i, state)| **state == State::Busy && (e.turn.is_none() || e.all[*i].at > last_record));
     let open = Turn::Open(None);
     let turn = match (e.turn, frozen) {
         (Some((_, Turn::Over(Outcome::Well) | Turn::Never)) | None, Some((i, _))) => Some((i, &open)),

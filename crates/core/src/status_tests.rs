@@ -133,7 +133,7 @@ fn a_failed_probe_proves_nothing() {
 }
 
 fn intent(want: Want, found_live: bool) -> Intent {
-    Intent { want, generation: 1, at: Time(0), found_live }
+    Intent { want, generation: 1, at: Time(0), found_live, until: Some(Time(5)) }
 }
 
 #[test]
@@ -142,6 +142,8 @@ fn intent_explains_an_end_and_never_makes_one() {
     assert_eq!(judge(&[gone(), open()], Some(&stop)).status, Status::Stopped);
     assert_eq!(judge(&[alive(), open()], Some(&stop)).status, Status::Working);
     assert_eq!(judge(&[gone(), well()], Some(&intent(Want::Stop, false))).status, Status::Done);
+    let later = well().at(Some(Time(9)));
+    assert_eq!(judge(&[gone(), later], Some(&stop)).status, Status::Done, "it ran again since, and ended by itself");
 }
 
 #[test]

@@ -17,6 +17,8 @@
 pub mod doctor;
 pub mod list;
 pub mod peek;
+pub mod records;
+pub mod stop;
 pub mod target;
 
 pub use list::{Question, list};

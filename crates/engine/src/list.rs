@@ -12,6 +12,9 @@ use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;
 use lariat_sys::scan::Table;
 
+use crate::records::{Wish, Wishes};
+use crate::stop::is_unfinished;
+
 /// How long an adapter may take, unless said otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(3);
 
@@ -49,20 +52,29 @@ pub struct Answer {
 
 /// What every adapter's thread looks at.
 struct Shared {
+    wishes: Wishes,
     question: Question,
     table: Result<Table, String>,
     now: Time,
 }
 
+type Judge<'a> = dyn Fn(&'static str, Sighting) -> Box<Session> + Sync + 'a;
+
 impl Shared {
-    fn look<'a>(&'a self, steps: &'a AtomicUsize) -> Look<'a> {
+    fn session(&self, agent: &'static str, sighting: Sighting) -> Box<Session> {
+        let id = [agent, ":", &sighting.native_id].concat();
+        let wish = self.wishes.by_id.get(&id);
+        session(agent, id, sighting, wish, self.now)
+    }
+
+    fn look<'a>(&'a self, steps: &'a AtomicUsize, judge: &'a Judge<'a>) -> Look<'a> {
         Look {
             places: &self.question.places,
             table: self.table.as_ref().map_err(String::as_str),
             now: self.now,
             scope: self.question.scope,
             steps,
-            judge: session,
+            judge,
         }
     }
 }
@@ -72,7 +84,8 @@ pub fn list(question: Question) -> Answer {
     let now = Time(clock::now_ms());
     let table = Table::scan().map_err(|e| e.to_string());
     let deadline = question.deadline;
-    let shared = Arc::new(Shared { question, table, now });
+    let wishes = Wishes::read(&question.places);
+    let shared = Arc::new(Shared { wishes, question, table, now });
     let mut answer = Answer {
         listing: Listing {
             schema: 1,
@@ -85,6 +98,7 @@ pub fn list(question: Question) -> Answer {
         watch: Vec::new(),
         partial: false,
     };
+    answer.listing.warnings.extend(shared.wishes.warnings.iter().cloned());
     if let Err(error) = &shared.table {
         answer.partial = true;
         answer.listing.warnings.push(Warning {
@@ -125,7 +139,8 @@ impl Looking {
         let steps = Arc::new(AtomicUsize::new(0));
         let (counting, shared) = (Arc::clone(&steps), Arc::clone(shared));
         let spawned = std::thread::Builder::new().name(adapter.name().into()).spawn(move || {
-            let report = adapter.observe(&shared.look(&counting));
+            let judge = |agent, sighting| shared.session(agent, sighting);
+            let report = adapter.observe(&shared.look(&counting, &judge));
             let _ = tell.send(report); // nobody listens if it is late
         });
         drop(spawned); // a thread that could not start hangs up: the adapter has failed
@@ -154,7 +169,8 @@ impl Looking {
 
 fn without_store(adapter: &'static dyn Adapter, shared: &Shared, why: &str) -> Report {
     let steps = AtomicUsize::new(0);
-    let look = shared.look(&steps);
+    let judge = |agent, sighting| shared.session(agent, sighting);
+    let look = shared.look(&steps, &judge);
     let mut report = adapter.observe_processes(&look, &format!("its store {why}"));
     report.warnings.push(Warning {
         adapter: adapter.name(),
@@ -174,8 +190,8 @@ fn take(report: Report, answer: &mut Answer) {
     answer.watch.extend(report.watch);
 }
 
-fn session(agent: &'static str, s: Sighting) -> Box<Session> {
-    let verdict = judge(&s.observations, None);
+fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, now: Time) -> Box<Session> {
+    let verdict = judge(&s.observations, wish.map(|w| &w.intent));
     let mut because: Vec<_> = verdict.roles.into_iter().zip(s.observations).collect();
     because.sort_by_key(|(role, o)| (*role, o.witness));
     let exit = because.iter().find_map(|(_, o)| match o.fact {
@@ -185,8 +201,8 @@ fn session(agent: &'static str, s: Sighting) -> Box<Session> {
     let a = s.about;
     let text = |t: Option<String>| t.map(Untrusted::new);
     let busy = verdict.live != Some(false);
-    Box::new(Session {
-        id: Untrusted::from([agent, ":", &s.native_id].concat()),
+    let mut session = Box::new(Session {
+        id: id.into(),
         agent,
         native_id: Untrusted::new(s.native_id),
         handle: None,
@@ -195,7 +211,7 @@ fn session(agent: &'static str, s: Sighting) -> Box<Session> {
         status: verdict.status,
         reason: verdict.reason,
         live: verdict.live,
-        pid: s.pid,
+        pid: s.process.as_ref().map(|p| p.pid),
         cwd: text(a.cwd),
         branch: text(a.branch),
         model: text(a.model),
@@ -214,5 +230,13 @@ fn session(agent: &'static str, s: Sighting) -> Box<Session> {
         parent: text(a.parent),
         because,
         transcript: s.transcript,
-    })
+        start: s.process.map(|p| p.start),
+        shared: s.shared,
+    });
+    if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {
+        let asked = wish.intent.at.age(now);
+        let reason = format!("{} asked {asked} ago and not finished; {}", wish.verb, session.reason.raw());
+        session.reason = reason.into();
+    }
+    session
 }

@@ -101,6 +101,8 @@ mod tests {
             parent: None,
             because: Vec::new(),
             transcript: None,
+            start: None,
+            shared: false,
         })
     }
 

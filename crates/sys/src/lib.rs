@@ -13,4 +13,5 @@ pub mod locks;
 pub mod point;
 pub mod process;
 pub mod scan;
+pub mod tree;
 pub mod watch;

@@ -107,6 +107,10 @@ impl Adapter for Claude {
         bind::by_processes(look, why)
     }
 
+    fn marks(&self, native_id: &str) -> Vec<(String, String)> {
+        vec![("CLAUDE_CODE_SESSION_ID".to_owned(), native_id.to_owned())]
+    }
+
     fn language(&self) -> &'static dyn Language {
         &talk::Lines
     }

@@ -7,6 +7,7 @@
 //! same program.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lariat_core::{State, Time, Untrusted, Warning};
 use lariat_sys::scan::{self, Process};
@@ -18,6 +19,8 @@ use crate::look::Look;
 use crate::store::{in_parallel, spread};
 
 const LARGEST: u64 = 1 << 20;
+/// How many milliseconds a torn entry gets to become whole.
+const SETTLE: usize = 50;
 /// How far a recorded start may lie from the kernel's, in milliseconds: the
 /// registry is written a moment after the start, and clocks are set.
 const SLACK: i64 = 60_000;
@@ -62,10 +65,8 @@ impl Holder {
 pub fn entries(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Entry> {
     let dir = store.join("sessions");
     let paths = names(&dir, warn).into_iter().filter(|n| n.ends_with(".json")).map(|n| dir.join(n)).collect();
-    // It is rewritten in place: a torn read is read once more.
-    let read_batch = |batch: Vec<PathBuf>| -> Vec<_> {
-        batch.into_iter().map(|path| (read(&path).or_else(|_| read(&path)), path)).collect()
-    };
+    let read_batch =
+        |batch: Vec<PathBuf>| -> Vec<_> { batch.into_iter().map(|path| (read_settled(&path), path)).collect() };
     let mut found = Vec::new();
     for (entry, path) in in_parallel(spread(paths, 64), read_batch).into_iter().flatten() {
         match entry {
@@ -74,6 +75,21 @@ pub fn entries(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Entry> 
         }
     }
     found
+}
+
+/// Claude Code truncates its entry and writes it anew. What is torn while its
+/// process lives is being written this moment: it is looked at again, shortly.
+fn read_settled(path: &Path) -> Result<Option<Entry>, String> {
+    let mut entry = read(path);
+    let pid = path.file_stem().and_then(|s| s.to_str()?.parse().ok());
+    for _ in 0..SETTLE {
+        if entry.is_ok() || !pid.is_some_and(|pid| matches!(scan::look(pid), Ok(Some(_)))) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        entry = read(path);
+    }
+    entry
 }
 
 fn names(dir: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<String> {

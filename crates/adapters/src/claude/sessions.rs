@@ -371,7 +371,14 @@ fn sighting(
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
     let mut about = about(known, job, seen, cwd);
     about.ended_at = ended;
-    Sighting { native_id: session, observations, about, pid: bond.map(|b| b.process.pid), transcript: path }
+    Sighting {
+        native_id: session,
+        observations,
+        about,
+        process: bond.map(|b| b.process.clone()),
+        shared: false,
+        transcript: path,
+    }
 }
 
 /// Without a process of its own: gone, with the proof, or not to be told.

@@ -108,6 +108,10 @@ impl Adapter for Codex {
         bind::by_processes(look, why)
     }
 
+    fn marks(&self, native_id: &str) -> Vec<(String, String)> {
+        vec![("CODEX_THREAD_ID".to_owned(), native_id.to_owned())]
+    }
+
     fn language(&self) -> &'static dyn Language {
         &talk::Lines
     }

@@ -292,7 +292,8 @@ fn sighting(
         native_id: stored.thread,
         observations,
         about,
-        pid: hold.map(|h| h.bond.process.pid),
+        shared: hold.as_ref().is_some_and(|h| h.server),
+        process: hold.map(|h| h.bond.process),
         transcript: Some(stored.file.path),
     }
 }
@@ -305,10 +306,11 @@ fn without_rollout(thread: &str, hold: Hold, notes: Option<Vec<Observation>>) ->
     let cwd = (!hold.server).then(|| ap::standing(pid).map(|c| c.raw().to_owned())).flatten();
     observations.push(hold.bond.evidence);
     Sighting {
+        shared: hold.server,
         native_id: thread.to_owned(),
         observations,
         about: About { cwd, started_at: Some(opened), updated_at: Some(opened), ..About::default() },
-        pid: Some(pid),
+        process: Some(hold.bond.process),
         transcript: None,
     }
 }

@@ -3,9 +3,11 @@
 pub mod completions;
 pub mod doctor;
 pub mod explain;
+pub mod journal;
 pub mod ls;
 pub mod peek;
 pub mod status;
+pub mod stop;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::Warning;

@@ -1,0 +1,141 @@
+//! `lariat stop` and `lariat kill`: sessions that end and stay ended.
+
+use lariat_adapters::look::Scope;
+use lariat_core::{Session, Untrusted};
+use lariat_engine::list;
+use lariat_engine::resolve;
+use lariat_engine::stop::{self, How, Outcome, StopError};
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{Common, Stop};
+use crate::output::{Failure, Out, complain};
+use crate::verbs::{not_one, question, warn};
+
+#[derive(Serialize)]
+struct Told<'a> {
+    id: &'a Untrusted,
+    outcome: &'static str,
+    reason: Option<String>,
+    ended: Vec<u32>,
+    survivors: Vec<Left>,
+}
+
+#[derive(Serialize)]
+struct Left {
+    pid: u32,
+    comm: Untrusted,
+}
+
+pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
+    let question = question(common, Scope::All);
+    let places = question.places.clone();
+    let answer = list(question);
+    let sessions = &answer.listing.sessions;
+    let targets = chosen(args, sessions, &answer)?;
+    let verb = if hard { "kill" } else { "stop" };
+    if args.all && !args.yes {
+        return plan(verb, &targets, out);
+    }
+    for (id, finished) in stop::finish(&places, sessions) {
+        complain(match finished {
+            Ok(outcome) => format!("finished what was cut short: {id}: {}", word(&outcome)),
+            Err(e) => format!("could not finish what was cut short: {id}: {e}"),
+        });
+    }
+    let how = How { hard, grace: args.grace, force: args.force };
+    let mut worst = 0;
+    for session in targets {
+        let outcome = stop::stop(&places, session, sessions, &how);
+        worst = worst.max(code(&outcome));
+        tell(session, outcome, out)?;
+        out.flush()?;
+    }
+    warn(&answer.listing.warnings);
+    Ok(worst)
+}
+
+fn chosen<'a>(
+    args: &Stop,
+    sessions: &'a [Box<Session>],
+    answer: &lariat_engine::list::Answer,
+) -> Result<Vec<&'a Session>, Failure> {
+    if args.all {
+        return Ok(sessions.iter().filter(|s| s.live == Some(true)).map(|s| &**s).collect());
+    }
+    let one = |t: &String| resolve(t, sessions).map(|at| &*sessions[at]).map_err(|e| not_one(&e, answer));
+    args.targets.iter().map(one).collect()
+}
+
+fn plan(verb: &str, targets: &[&Session], out: &mut Out) -> Done {
+    if out.json {
+        let ids: Vec<&Untrusted> = targets.iter().map(|s| &s.id).collect();
+        out.json(&serde_ids(verb, &ids))?;
+        return Ok(0);
+    }
+    for s in targets {
+        out.line(format_args!("would {verb} {}  {}: {}", s.id.row(), s.status.word(), s.reason.row()))?;
+    }
+    out.line(format_args!("{} in all; `lariat {verb} --all --yes` does it", targets.len()))?;
+    Ok(0)
+}
+
+#[derive(Serialize)]
+struct Plan<'a> {
+    schema: u32,
+    plan: &'a str,
+    ids: &'a [&'a Untrusted],
+}
+
+fn serde_ids<'a>(plan: &'a str, ids: &'a [&'a Untrusted]) -> Plan<'a> {
+    Plan { schema: 1, plan, ids }
+}
+
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::AlreadyGone => "gone",
+        Outcome::Ended(_) => "stopped",
+        Outcome::Survived(_) => "survived",
+        Outcome::Unknown(_) => "unknown",
+        Outcome::Refused(_) => "refused",
+    }
+}
+
+fn code(outcome: &Result<Outcome, StopError>) -> u8 {
+    match outcome {
+        Ok(Outcome::AlreadyGone | Outcome::Ended(_)) => 0,
+        Ok(Outcome::Survived(_)) | Err(_) => 1,
+        Ok(Outcome::Refused(_)) => 3,
+        Ok(Outcome::Unknown(_)) => 5,
+    }
+}
+
+fn tell(session: &Session, outcome: Result<Outcome, StopError>, out: &mut Out) -> Result<(), Failure> {
+    let reason = match &outcome {
+        Err(e) => Some(e.to_string()),
+        Ok(Outcome::Unknown(why) | Outcome::Refused(why)) => Some(why.clone()),
+        Ok(_) => None,
+    };
+    if out.json {
+        let ended = if let Ok(Outcome::Ended(pids)) = &outcome { pids.clone() } else { Vec::new() };
+        let survivors = match &outcome {
+            Ok(Outcome::Survived(s)) => s.iter().map(|s| Left { pid: s.pid, comm: s.comm.clone().into() }).collect(),
+            _ => Vec::new(),
+        };
+        let word = outcome.as_ref().map_or("failed", word);
+        return out.json(&Told { id: &session.id, outcome: word, reason, ended, survivors });
+    }
+    let id = session.id.row();
+    match outcome {
+        Ok(Outcome::AlreadyGone) => out.line(format_args!("{id} had ended before: {}", session.status.word()))?,
+        Ok(Outcome::Ended(pids)) => out.line(format_args!("{id} stopped, {} processes gone", pids.len()))?,
+        Ok(Outcome::Survived(left)) => {
+            let names: Vec<String> = left.iter().map(|s| format!("{} ({})", s.pid, s.comm)).collect();
+            complain(format_args!("{id}: still there: {}", names.join(", ")));
+        }
+        Ok(Outcome::Unknown(why)) => complain(format_args!("{id}: nothing was signalled: {why}")),
+        Ok(Outcome::Refused(why)) => complain(format_args!("{id}: refused: {why}")),
+        Err(e) => complain(format_args!("{id}: {e}")),
+    }
+    Ok(())
+}

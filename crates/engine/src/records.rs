@@ -1,0 +1,164 @@
+//! What people asked for: the only things lariat stores.
+//!
+//! One folder per session under `$XDG_STATE_HOME/lariat/sessions`, one file per
+//! fact, each written durably and only when it changes; and a journal that only
+//! grows. A record says what was wished, never what is true. One that cannot be
+//! read hides nothing: it is a warning, and an acting verb puts it aside.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lariat_adapters::look::Places;
+use lariat_core::{Intent, Time, Untrusted, Warning};
+use lariat_sys::process::Identity;
+use lariat_sys::{durable, file};
+use serde::{Deserialize, Serialize};
+
+const INTENT: &str = "intent.json";
+const LARGEST: u64 = 1 << 20;
+
+/// A wish, as stored.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Wish {
+    /// The session.
+    pub id: String,
+    /// What was asked.
+    #[serde(flatten)]
+    pub intent: Intent,
+    /// By which verb.
+    pub verb: String,
+    /// The process it was about.
+    pub process: Option<Which>,
+}
+
+/// A process, as stored.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of sys::Identity")]
+pub struct Which {
+    pub boot: String,
+    pub pid: u32,
+    pub start: u64,
+    pub pidfd_inode: Option<u64>,
+}
+
+impl From<Identity> for Which {
+    fn from(i: Identity) -> Self {
+        Which { boot: i.boot, pid: i.pid, start: i.start, pidfd_inode: i.pidfd_inode }
+    }
+}
+
+impl From<Which> for Identity {
+    fn from(w: Which) -> Self {
+        Identity { boot: w.boot, pid: w.pid, start: w.start, pidfd_inode: w.pidfd_inode }
+    }
+}
+
+/// All wishes, by session id.
+#[derive(Clone, Default, Debug)]
+pub struct Wishes {
+    /// Those that could be read.
+    pub by_id: HashMap<String, Wish>,
+    /// Those that could not.
+    pub warnings: Vec<Warning>,
+    unreadable: Vec<PathBuf>,
+}
+
+impl Wishes {
+    /// Reads all. Nothing there is nothing wished.
+    pub fn read(places: &Places) -> Wishes {
+        let mut wishes = Wishes::default();
+        let sessions = places.state.join("sessions");
+        let entries = match file::Directory::open(&sessions).and_then(|d| d.entries()) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return wishes,
+            Err(e) => {
+                wishes.warnings.push(warning(places, &sessions, &e.to_string()));
+                return wishes;
+            }
+        };
+        for entry in entries {
+            let path = sessions.join(entry.name).join(INTENT);
+            match read_one(&path) {
+                Ok(Some(wish)) => {
+                    wishes.by_id.insert(wish.id.clone(), wish);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    wishes.warnings.push(warning(places, &path, &error));
+                    wishes.unreadable.push(path);
+                }
+            }
+        }
+        wishes
+    }
+
+    /// Puts aside what could not be read: for verbs that act.
+    pub fn put_unreadable_aside(&self) {
+        for path in &self.unreadable {
+            let _ = durable::aside(path); // it stays where it is, and stays a warning
+        }
+    }
+}
+
+fn read_one(path: &Path) -> Result<Option<Wish>, String> {
+    match file::read_small(path, LARGEST) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| format!("not a record of ours: {e}")),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn warning(places: &Places, path: &Path, error: &str) -> Warning {
+    Warning { adapter: "lariat", path: Some(places.shown(path)), error: Untrusted::new(error), last_ok: None }
+}
+
+/// Stores a wish; when it returns, no crash undoes it.
+pub fn put(places: &Places, wish: &Wish) -> io::Result<()> {
+    let folder = places.state.join("sessions").join(wish.id.replace(':', "-"));
+    durable::make_folder(&folder)?;
+    durable::put(&folder, INTENT, serde_json::to_string(wish)?.as_bytes())
+}
+
+/// One line of the journal: who did what to which session, and how it went.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// When.
+    pub at: Time,
+    /// What was done.
+    pub what: String,
+    /// To which session.
+    pub id: String,
+    /// By whom.
+    pub by: String,
+    /// On what evidence, and how it went.
+    pub how: String,
+}
+
+fn journal_path(places: &Places) -> PathBuf {
+    places.state.join("journal.ndjson")
+}
+
+/// Adds to the journal.
+pub fn note(places: &Places, entry: &Entry) -> io::Result<()> {
+    durable::make_folder(&places.state)?;
+    durable::append(&journal_path(places), serde_json::to_string(entry)?.as_bytes())
+}
+
+/// The journal, oldest first; lines that cannot be read are counted.
+pub fn journal(places: &Places) -> io::Result<(Vec<Entry>, usize)> {
+    use io::BufRead as _;
+    let opened = match file::open(&journal_path(places)) {
+        Ok((file, _)) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+        Err(e) => return Err(e),
+    };
+    let (mut entries, mut odd) = (Vec::new(), 0);
+    for line in io::BufReader::new(opened).lines() {
+        match serde_json::from_str(&line?) {
+            Ok(entry) => entries.push(entry),
+            Err(_) => odd += 1,
+        }
+    }
+    Ok((entries, odd))
+}

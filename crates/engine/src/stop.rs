@@ -1,0 +1,189 @@
+//! Ending sessions, for good.
+//!
+//! # Theory of operation
+//!
+//! Intent first, destruction second, confirmation third:
+//!
+//! 1. The process is opened and compared with the one that was seen to hold the
+//!    session. If it is another one by now, the session has ended by itself.
+//! 2. The wish is stored. If that fails, nothing is signalled.
+//! 3. The tree is ended, gently first for `stop`, at once for `kill`.
+//! 4. The answer comes after the death of all was seen; who would not die is
+//!    named.
+//!
+//! Whoever crashes in between, the next verb that acts finishes the job
+//! ([`finish`]): the wish names the process it was about.
+
+use std::collections::HashSet;
+use std::io;
+use std::time::Duration;
+
+use lariat_adapters::look::Places;
+use lariat_core::{Intent, Session, Time, Want};
+use lariat_sys::clock;
+use lariat_sys::point::point;
+use lariat_sys::process::{Identity, is_gone};
+use lariat_sys::scan::ScanError;
+use lariat_sys::tree::{Survivor, Tree};
+
+use crate::records::{self, Entry, Wish, Wishes};
+
+/// How `stop` waits before it ends everything, unless told otherwise.
+pub const GRACE: Duration = Duration::from_secs(10);
+/// How long after the grace period a session may still be writing its end.
+const AFTERMATH: Duration = Duration::from_secs(10);
+
+/// How to end a session.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// At once, with no gentle word.
+    pub hard: bool,
+    /// How long the gentle way may take.
+    pub grace: Duration,
+    /// Go ahead even if the wish cannot be stored.
+    pub force: bool,
+}
+
+impl How {
+    fn verb(&self) -> &'static str {
+        if self.hard { "kill" } else { "stop" }
+    }
+}
+
+/// How it went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It had ended before.
+    AlreadyGone,
+    /// These processes ended.
+    Ended(Vec<u32>),
+    /// These would not.
+    Survived(Vec<Survivor>),
+    /// It could not be told if it lives: nothing was signalled.
+    Unknown(String),
+    /// It may not be ended this way.
+    Refused(String),
+}
+
+/// Why it could not even be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The wish could not be stored.
+    #[error(
+        "the wish to {0} it could not be made durable ({1}), so nothing was signalled; \
+         --force goes ahead, and a crash of lariat meanwhile may then leave it running"
+    )]
+    NotDurable(&'static str, io::Error),
+    /// The process table could not be read.
+    #[error("{0}; nothing was signalled")]
+    Scan(#[from] ScanError),
+    /// The process could not be opened.
+    #[error("process {0} could not be opened ({1}); nothing was signalled")]
+    Open(u32, io::Error),
+}
+
+/// Ends a session. `others` are all sessions: what belongs to them is spared.
+pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &How) -> Result<Outcome, StopError> {
+    let wishes = Wishes::read(places);
+    wishes.put_unreadable_aside();
+    let generation = wishes.by_id.get(session.id.raw()).map_or(1, |w| w.intent.generation + 1);
+    let held = match (session.live, session.pid, session.start) {
+        (Some(true), Some(pid), Some(start)) => match Identity::open(pid) {
+            Ok((identity, _)) if identity.start == start => Some(identity),
+            Ok(_) => None,
+            Err(e) if is_gone(&e) => None,
+            Err(e) => return Err(StopError::Open(pid, e)),
+        },
+        _ => None,
+    };
+    if session.shared && held.is_some() {
+        let why = "a server that also holds other sessions holds it; end it from its own terminal";
+        return Ok(Outcome::Refused(why.into()));
+    }
+    let now = Time(clock::now_ms());
+    let grace = if how.hard { Duration::ZERO } else { how.grace };
+    let wish = Wish {
+        id: session.id.raw().to_owned(),
+        intent: Intent {
+            want: Want::Stop,
+            generation,
+            at: now,
+            found_live: held.is_some(),
+            until: Some(Time(now.0 + millis(grace + AFTERMATH))),
+        },
+        verb: how.verb().into(),
+        process: held.clone().map(Into::into),
+    };
+    if let Err(e) = records::put(places, &wish)
+        && !how.force
+    {
+        return Err(StopError::NotDurable(how.verb(), e));
+    }
+    point("stop.wished");
+    let outcome = match (held, session.live) {
+        (Some(root), _) => end(session, others, root, how)?,
+        (None, Some(false) | Some(true)) => Outcome::AlreadyGone,
+        (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
+    };
+    point("stop.ended");
+    journal(places, now, how.verb(), session.id.raw(), &outcome);
+    Ok(outcome)
+}
+
+fn millis(d: Duration) -> i64 {
+    i64::try_from(d.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn end(session: &Session, others: &[Box<Session>], root: Identity, how: &How) -> Result<Outcome, StopError> {
+    let adapter = lariat_adapters::all().into_iter().find(|a| a.name() == session.agent);
+    let spared: HashSet<u32> = others.iter().filter(|o| o.id != session.id).filter_map(|o| o.pid).collect();
+    let marks = adapter.map(|a| a.marks(session.native_id.raw())).unwrap_or_default();
+    let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();
+    let tree = Tree { root: Some(root), marks, spared };
+    let ended = tree.end(gentle, how.grace)?;
+    Ok(if ended.survivors.is_empty() { Outcome::Ended(ended.gone) } else { Outcome::Survived(ended.survivors) })
+}
+
+fn journal(places: &Places, at: Time, what: &str, id: &str, outcome: &Outcome) {
+    let how = match outcome {
+        Outcome::AlreadyGone => "it had ended before".to_owned(),
+        Outcome::Ended(pids) => format!("ended {pids:?}, seen gone"),
+        Outcome::Survived(survivors) => format!("still there: {survivors:?}"),
+        Outcome::Unknown(why) => format!("nothing signalled: {why}"),
+        Outcome::Refused(why) => format!("refused: {why}"),
+    };
+    let by = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into());
+    let entry = Entry { at, what: what.into(), id: id.into(), by, how };
+    // The deed is done and stored as a wish; a full disk must not undo the answer.
+    let _ = records::note(places, &entry);
+}
+
+/// Finishes what a crash cut short: every session that was asked to end and
+/// whose very process still runs. For verbs that act.
+pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result<Outcome, StopError>)> {
+    let wishes = Wishes::read(places);
+    let unfinished = sessions.iter().filter(|s| {
+        let wish = wishes.by_id.get(s.id.raw());
+        wish.is_some_and(|w| is_unfinished(w, s)) && !s.shared
+    });
+    let finished = unfinished.filter_map(|s| {
+        let wish = wishes.by_id.get(s.id.raw())?;
+        let root: Identity = wish.process.clone()?.into();
+        if !matches!(root.is_alive(), Ok(true)) {
+            return None;
+        }
+        let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
+        let outcome = end(s, sessions, root, &how);
+        if let Ok(outcome) = &outcome {
+            journal(places, Time(clock::now_ms()), &format!("finish {}", wish.verb), s.id.raw(), outcome);
+        }
+        Some((s.id.raw().to_owned(), outcome))
+    });
+    finished.collect()
+}
+
+/// Whether a session still runs in the very process that was asked to end.
+pub fn is_unfinished(wish: &Wish, session: &Session) -> bool {
+    let same = |w: &records::Which| Some(w.pid) == session.pid && Some(w.start) == session.start;
+    wish.intent.want == Want::Stop && session.live == Some(true) && wish.process.as_ref().is_some_and(same)
+}

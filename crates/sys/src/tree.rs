@@ -1,0 +1,198 @@
+//! Ending processes: a whole tree, each one by its identity, and for sure.
+//!
+//! No signal goes to a bare PID. Every process is opened as a pidfd, compared
+//! with what the scan saw, and signalled through that: should it have ended and
+//! its number been given out again, nobody is hit. Agents put their tools into
+//! sessions of their own, so groups mean nothing here: the tree is every
+//! descendant, and every stray that carries a mark of the session in its
+//! environment.
+//!
+//! It never decides whom to end: the caller names the root and the marks, and
+//! those to be spared.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+pub use rustix::process::Signal;
+use rustix::process::pidfd_send_signal;
+
+use crate::process::{self, Identity, is_gone};
+use crate::scan::{Process, ScanError, Table};
+
+/// How long a gentle signal may take before the next one.
+const NEXT: Duration = Duration::from_secs(3);
+/// How long the hard way may take before survivors are named.
+const HARD: Duration = Duration::from_secs(5);
+
+/// What belongs to a session.
+pub struct Tree {
+    /// Its own process, if that is known to live.
+    pub root: Option<Identity>,
+    /// Variables that its tools carry, wherever they are: name and value.
+    pub marks: Vec<(String, String)>,
+    /// Processes of other sessions, never to be touched, nor what they started.
+    pub spared: HashSet<u32>,
+}
+
+/// One process of a tree, held by its pidfd.
+struct Member {
+    identity: Identity,
+    comm: String,
+    pidfd: OwnedFd,
+}
+
+/// A process that would not end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Survivor {
+    /// Its PID.
+    pub pid: u32,
+    /// Its command name.
+    pub comm: String,
+}
+
+/// How an ending went.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Ended {
+    /// Those that were there and are gone.
+    pub gone: Vec<u32>,
+    /// Those that are still there.
+    pub survivors: Vec<Survivor>,
+}
+
+impl Tree {
+    /// Ends the tree: the gentle signals to the root, one after the other within
+    /// the grace period; then everything at once, again and again, until a scan
+    /// finds nothing of it.
+    pub fn end(&self, gentle: &[Signal], grace: Duration) -> Result<Ended, ScanError> {
+        let mut seen: Vec<Identity> = Vec::new();
+        let members = self.members(&mut seen)?;
+        let root = members.iter().find(|m| self.root.as_ref() == Some(&m.identity));
+        if let Some(root) = root
+            && !gentle.is_empty()
+        {
+            let until = Instant::now() + grace;
+            for (i, signal) in gentle.iter().enumerate() {
+                root.signal(*signal)?;
+                let left = until.saturating_duration_since(Instant::now());
+                let patience = if i + 1 < gentle.len() { left.min(NEXT) } else { left };
+                if wait_all(std::slice::from_ref(root), patience)? {
+                    break;
+                }
+            }
+        }
+        // What the root left behind gets the same word, and a moment to heed it.
+        if !gentle.is_empty() {
+            let rest = self.members(&mut seen)?;
+            for member in &rest {
+                member.signal(Signal::TERM)?;
+                member.signal(Signal::CONT)?;
+            }
+            wait_all(&rest, grace.min(Duration::from_secs(1)))?;
+        }
+        self.kill(seen)
+    }
+
+    fn kill(&self, mut seen: Vec<Identity>) -> Result<Ended, ScanError> {
+        let began = Instant::now();
+        loop {
+            let members = self.members(&mut seen)?;
+            if members.is_empty() || began.elapsed() > HARD {
+                let survivors: Vec<Survivor> =
+                    members.iter().map(|m| Survivor { pid: m.identity.pid, comm: m.comm.clone() }).collect();
+                let left: HashSet<u32> = survivors.iter().map(|s| s.pid).collect();
+                let gone = seen.into_iter().map(|i| i.pid).filter(|pid| !left.contains(pid)).collect();
+                return Ok(Ended { gone, survivors });
+            }
+            for member in &members {
+                member.signal(Signal::KILL)?;
+            }
+            wait_all(&members, Duration::from_millis(200))?;
+        }
+    }
+
+    /// Everyone in the tree now, each checked to be the one the scan saw. Who was
+    /// seen before stays in it, whoever its parent is by now.
+    fn members(&self, seen: &mut Vec<Identity>) -> Result<Vec<Member>, ScanError> {
+        let table = Table::scan()?;
+        let spared = self.all_spared(&table);
+        let known = self.root.iter().chain(seen.iter()).filter_map(|i| table.get(i.pid).filter(|p| p.start == i.start));
+        let mut found: Vec<&Process> = known.chain(table.iter().filter(|p| self.is_marked(p))).collect();
+        let started: Vec<&Process> = found.iter().flat_map(|p| table.descendants(p.pid)).collect();
+        found.extend(started);
+        let mut members: Vec<Member> = Vec::new();
+        for process in found {
+            let taken = members.iter().any(|m| m.identity.pid == process.pid);
+            if taken || spared.contains(&process.pid) {
+                continue;
+            }
+            let (identity, pidfd) = match Identity::open(process.pid) {
+                Ok(opened) => opened,
+                Err(e) if is_gone(&e) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            let before = self.root.iter().chain(seen.iter()).find(|i| i.pid == identity.pid);
+            if identity.start != process.start || before.is_some_and(|i| *i != identity) {
+                continue; // its number was given out again
+            }
+            if before.is_none() || !seen.contains(&identity) {
+                seen.push(identity.clone());
+            }
+            members.push(Member { identity, comm: process.comm.clone(), pidfd });
+        }
+        Ok(members)
+    }
+
+    fn is_marked(&self, process: &Process) -> bool {
+        if self.marks.is_empty() {
+            return false;
+        }
+        let Ok(environment) = process::environment(process.pid) else { return false };
+        self.marks.iter().any(|(name, value)| environment.get(name) == Some(value))
+    }
+
+    /// The spared, what they started, and whoever asks: this process and its
+    /// parents.
+    fn all_spared(&self, table: &Table) -> HashSet<u32> {
+        let root = self.root.as_ref().map(|r| r.pid);
+        let mut spared: HashSet<u32> = HashSet::new();
+        for pid in self.spared.iter().filter(|p| Some(**p) != root) {
+            spared.insert(*pid);
+            spared.extend(table.descendants(*pid).iter().map(|p| p.pid));
+        }
+        let mut asking = std::process::id();
+        while let Some(process) = table.get(asking).filter(|p| Some(p.pid) != root && spared.insert(p.pid)) {
+            asking = process.ppid;
+        }
+        spared
+    }
+}
+
+impl Member {
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        match pidfd_send_signal(&self.pidfd, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Waits until all have exited; `false` if the time was up before.
+fn wait_all(members: &[Member], at_most: Duration) -> io::Result<bool> {
+    let until = Instant::now() + at_most;
+    for member in members {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match poll(&mut [PollFd::new(&member.pidfd, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) => return Ok(false),
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    Ok(true)
+}
