@@ -9,9 +9,10 @@ TESTS := --workspace --features lariat/pause-points
 
 .PHONY: demo test bench install check agents tools rust record clean
 
-demo: rust
+demo: rust tools
+	@echo "building lariat (once, about a minute) ..."
 	@$(CARGO) build --release -q -p lariat -p lariat-testkit
-	@target/release/lariat-demo
+	@$(CARGO) run --release -q -p lariat-testkit --bin lariat-demo
 
 test: check agents tools
 	$(CARGO) build $(TESTS) --bins
@@ -37,7 +38,7 @@ agents/node_modules/.installed: agents/package-lock.json
 
 # What the tests and benchmarks run besides.
 tools:
-	@scripts/need git=git unshare=util-linux strace=strace cc=gcc setpriv=util-linux
+	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace cc=gcc
 
 rust:
 	@command -v $(CARGO) >/dev/null 2>&1 || { echo "lariat needs Rust (rustup or Debian's cargo, 1.90 or later)" >&2; exit 1; }

@@ -27,9 +27,11 @@ const HEAD: usize = 24;
 /// within the same time stamp.
 const RACY: i64 = 50_000_000;
 
-type FlatKey = (u64, u64, u64, i64, i64);
+/// A key as it is stored: device, inode, size, mtime, ctime.
+pub type FlatKey = (u64, u64, u64, i64, i64);
 
-fn flat(key: &Key) -> FlatKey {
+/// A key as it is stored.
+pub fn flat(key: &Key) -> FlatKey {
     (key.device, key.inode, key.size, key.mtime, key.ctime)
 }
 
@@ -55,7 +57,7 @@ pub enum Known<F> {
 /// A reading to be kept.
 pub struct Kept<'a, F> {
     /// Of which version of which file.
-    pub key: &'a Key,
+    pub key: FlatKey,
     /// What was read.
     pub reading: &'a Reading<F>,
     /// Whether the base has it not.
@@ -85,14 +87,18 @@ impl<F: Fold> Cache<F> {
 
     /// Writes down what was read. A file that changed this very moment is left
     /// out: it may change again within the same time stamp.
-    pub fn save<'a>(&self, kept: impl Iterator<Item = Kept<'a, F>> + Clone, now_ns: i64)
+    /// What nobody asked for this time is kept too, unless all was asked for:
+    /// then it is of files that are gone.
+    pub fn save<'a>(&'a self, kept: impl Iterator<Item = Kept<'a, F>> + Clone, all: bool, now_ns: i64)
     where
         F: 'a,
     {
         let Some(base) = &self.base else { return };
-        let settled = kept.filter(|k| now_ns.saturating_sub(k.key.ctime) > RACY);
+        let unasked = self.readings.values().filter(|_| !all);
+        let unasked = unasked.map(|(key, newer, reading)| Kept { key: *key, reading, newer: *newer });
+        let settled = kept.filter(|k| now_ns.saturating_sub(k.key.4) > RACY).chain(unasked);
         let encoded = |entries: &mut dyn Iterator<Item = Kept<'a, F>>| {
-            encode(&entries.map(|k| (flat(k.key), k.reading)).collect::<Vec<_>>())
+            encode(&entries.map(|k| (k.key, k.reading)).collect::<Vec<_>>())
         };
         // A cache that cannot be written is no reason to fail.
         let Ok(since) = encoded(&mut settled.clone().filter(|k| k.newer)) else { return };

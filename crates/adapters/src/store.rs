@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lariat_sys::clock;
 use lariat_sys::file::{self, Key};
 
-use crate::cache::{Cache, Kept, Known};
-use crate::look::Look;
+use crate::cache::{Cache, Kept, Known, flat};
+use crate::look::{Look, Scope};
 use crate::reader::{Fold, Reader, Reading};
 
 /// A file to be read.
@@ -70,9 +70,9 @@ pub fn read_all<F: Fold + Sync>(look: &Look<'_>, cache: &str, files: &[Found]) -
         }
         let kept = files.iter().zip(&readings).zip(&newer).filter_map(|((file, reading), newer)| {
             let reading = reading.as_ref()?.as_ref().ok()?;
-            Some(Kept { key: &file.key, reading, newer: *newer })
+            Some(Kept { key: flat(&file.key), reading, newer: *newer })
         });
-        cache.save(kept, now);
+        cache.save(kept, look.scope == Scope::All, now);
     }
     readings.into_iter().map(|r| r.unwrap_or_else(|| Err(io::ErrorKind::Other.into()))).collect()
 }
@@ -141,7 +141,12 @@ pub fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads.min(count)).map(|_| scope.spawn(run)).collect();
         let mut done = run();
-        done.extend(others.into_iter().filter_map(|t| t.join().ok()).flatten());
+        for other in others {
+            match other.join() {
+                Ok(more) => done.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic), // the adapter has failed, and says so
+            }
+        }
         done
     });
     results.sort_unstable_by_key(|(i, _)| *i);

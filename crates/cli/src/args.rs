@@ -137,8 +137,9 @@ pub struct Peek {
     #[arg(value_name = "TARGET")]
     pub target: String,
     /// How many replies
-    #[arg(short = 'n', long = "replies", value_name = "N", default_value_t = 1)]
-    pub replies: usize,
+    #[arg(short = 'n', long = "replies", value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub replies: u16,
     /// Stay, and show what is said from now on
     #[arg(short, long)]
     pub follow: bool,

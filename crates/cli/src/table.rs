@@ -78,8 +78,8 @@ pub fn header(sessions: &[Box<Session>], hidden: usize) -> String {
 }
 
 const CELLS: usize = 7;
-/// What goes first when it is narrow: tokens, place, title, agent, age.
-const DROP: [usize; 5] = [6, 5, 3, 2, 4];
+/// What goes first when it is narrow: tokens, place, agent, title, age.
+const DROP: [usize; 5] = [6, 5, 2, 3, 4];
 
 /// The rows of all groups, headings included.
 pub fn rows(sessions: &[Box<Session>], now: Time, home: &str, out: &Out) -> Vec<String> {
@@ -173,7 +173,7 @@ fn widths(cells: &[[String; CELLS]], available: usize) -> [usize; CELLS] {
     }
     let used = |w: &[usize; CELLS]| 3 + w.iter().filter(|w| **w > 0).map(|w| w + 2).sum::<usize>();
     // First what can be cut is cut: place, title, reason; then columns go.
-    for (column, least) in [(5, 14), (3, 16), (1, 24)] {
+    for (column, least) in [(5, 16), (3, 16), (1, 36)] {
         let over = used(&widths).saturating_sub(available);
         widths[column] -= over.min(widths[column].saturating_sub(least));
     }

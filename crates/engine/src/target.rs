@@ -56,7 +56,7 @@ fn one(target: &str, sessions: &[Box<Session>], fits: &dyn Fn(&Session) -> bool)
 
 /// The session in a directory: the one that lives, or the only one there is.
 fn in_directory(target: &str, sessions: &[Box<Session>]) -> Option<Result<usize, NotOne>> {
-    if !(target.starts_with(['.', '/', '~']) || target.contains('/')) {
+    if !(target.starts_with(['.', '/']) || target.contains('/')) {
         return None;
     }
     let path = std::path::absolute(target).ok()?;

@@ -41,10 +41,20 @@ impl Identity {
         Ok((identity, pidfd))
     }
 
+    /// Whether both are the same process. A record of a kernel without pidfd
+    /// inodes has none to compare.
+    pub fn is(&self, other: &Identity) -> bool {
+        let inodes = self.pidfd_inode.zip(other.pidfd_inode);
+        self.boot == other.boot
+            && self.pid == other.pid
+            && self.start == other.start
+            && inodes.is_none_or(|(a, b)| a == b)
+    }
+
     /// Whether that very process still runs. An error is no answer.
     pub fn is_alive(&self) -> io::Result<bool> {
         match Identity::open(self.pid) {
-            Ok((now, _)) => Ok(now == *self),
+            Ok((now, _)) => Ok(now.is(self)),
             Err(e) if is_gone(&e) => Ok(false),
             Err(e) => Err(e),
         }

@@ -41,9 +41,12 @@ impl Process {
     }
 
     /// Whether it is a copy of its parent that has not started its own program
-    /// yet: between `fork` and `exec` a child bears the parent's arguments.
+    /// yet: between `fork` and `exec` a child bears the parent's arguments and
+    /// runs the parent's program.
     pub fn is_copy_of_parent(&self, table: &Table) -> bool {
-        table.get(self.ppid).is_some_and(|parent| parent.arguments == self.arguments)
+        let program = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let parent = table.get(self.ppid).filter(|parent| parent.arguments == self.arguments);
+        parent.is_some_and(|parent| program(parent.pid) == program(self.pid))
     }
 
     /// Whether it still runs, asked now.
@@ -158,7 +161,8 @@ pub fn look(pid: u32) -> io::Result<Option<Process>> {
 
 fn read_one(proc: BorrowedFd<'_>, pid: u32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
     let n = read_at(proc, &format!("{pid}/stat"), buffer)?;
-    let Some(stat) = Stat::parse(&buffer[..n]) else { return Ok(None) };
+    let unreadable = || io::Error::new(io::ErrorKind::InvalidData, format!("unreadable stat of process {pid}"));
+    let stat = Stat::parse(&buffer[..n]).ok_or_else(unreadable)?;
     if stat.flags & KERNEL_THREAD != 0 || stat.is_dead() {
         return Ok(None);
     }

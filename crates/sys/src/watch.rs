@@ -26,12 +26,12 @@ impl Watch {
         Ok(Watch { inotify: inotify::init(flags)?, pidfds: Vec::new() })
     }
 
-    /// Wakes when a file in this directory, or this file, changes. A path that
-    /// is not there wakes nobody.
+    /// Wakes when a file in this directory, or this file, changes; or, while it is
+    /// not there, when something changes where it would be.
     pub fn path(&mut self, path: &Path) {
         use inotify::WatchFlags as W;
         let flags = W::MODIFY | W::CREATE | W::DELETE | W::MOVED_FROM | W::MOVED_TO | W::CLOSE_WRITE;
-        let _ = inotify::add_watch(&self.inotify, path, flags);
+        let _ = path.ancestors().find(|path| inotify::add_watch(&self.inotify, *path, flags).is_ok());
     }
 
     /// Wakes when this process ends.

@@ -172,9 +172,6 @@ impl Entry {
         };
         match namespace {
             Some(theirs) if theirs != here.namespace => {
-                if self.is_of_another_boot() {
-                    return Holder::Gone("registered before the last boot".into());
-                }
                 let inside = |p: &&Process| {
                     Some(p.start) == self.proc_start
                         && process::pid_namespace(p.pid).is_ok_and(|ns| ns == theirs)
@@ -182,6 +179,9 @@ impl Entry {
                 };
                 if let Some(found) = table.iter().find(inside).filter(|p| is_agent(p)) {
                     return Holder::Alive(found.clone());
+                }
+                if self.is_of_another_boot() {
+                    return Holder::Gone("registered before the last boot".into());
                 }
                 if here.namespace == FIRST_NAMESPACE {
                     return Holder::Gone(format!("process {} of {theirs} is gone", self.pid));

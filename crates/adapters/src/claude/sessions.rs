@@ -31,6 +31,8 @@ struct Stored {
     agents: Vec<Found>,
     /// Sub-agents that have not recorded their end.
     unfinished: Vec<String>,
+    /// Whether all of its files are read, so that their tokens can be counted.
+    counts: bool,
 }
 
 /// Tells of every session, bound or not.
@@ -43,13 +45,15 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
             || bound.entries.get(session).is_some_and(|all| !all.iter().all(checkable))
             || (bound.daemon && bound.jobs.get(session).is_some_and(|j| j.open))
     };
-    let mut stored = transcripts(look, report, &needed);
+    let mut hidden = HashSet::new();
+    let mut stored = transcripts(look, report, &mut hidden, &needed);
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
     for s in &mut stored {
         let live = bound.bonds.contains_key(&s.session);
         s.main.whole |= live;
-        if !s.main.whole {
+        if !s.main.whole && !s.agents.is_empty() {
             s.agents.clear(); // their tokens are of use only beside all of the main one's
+            s.counts = false;
         }
         if live {
             report.watch.extend(s.main.path.parent().map(Path::to_owned));
@@ -82,7 +86,8 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
         let sessions: Vec<Box<Session>> = batch
             .into_iter()
             .map(|(s, read)| {
-                let (path, seen) = Seen::of(look, s.unfinished, read, &mut warnings);
+                let (path, mut seen) = Seen::of(look, s.unfinished, read, &mut warnings);
+                seen.counts = s.counts;
                 (look.judge)(NAME, sighting(look, bound, &history, s.session, Some((path, seen)), unbound))
             })
             .collect();
@@ -97,18 +102,16 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
     others.dedup();
-    if others.is_empty() {
-        return;
-    }
-    let told: HashSet<String> = report.sessions.iter().map(|s| s.native_id.raw().to_owned()).collect();
-    for session in others.into_iter().filter(|s| !told.contains(*s)) {
+    others.retain(|id| !report.sessions.iter().any(|s| s.native_id.raw() == *id));
+    for session in others {
         if needed_without_transcript(look, bound, session) {
             let sighting = sighting(look, bound, &history, session.clone(), None, &report.unbound);
             report.sessions.push((look.judge)(NAME, sighting));
         } else {
-            report.hidden += 1;
+            hidden.insert(session.clone());
         }
     }
+    report.hidden = hidden.len();
 }
 
 fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> bool {
@@ -119,7 +122,12 @@ fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> b
 }
 
 /// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session.
-fn transcripts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Stored> {
+fn transcripts(
+    look: &Look<'_>,
+    report: &mut Report,
+    hidden: &mut HashSet<String>,
+    needed: &(dyn Fn(&str) -> bool + Sync),
+) -> Vec<Stored> {
     let projects = look.places.claude.join("projects");
     let entries = match Directory::open(&projects).and_then(|d| d.entries()) {
         Ok(entries) => entries,
@@ -135,9 +143,9 @@ fn transcripts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> b
         .map(|e| projects.join(e.name))
         .collect();
     let mut all: Vec<Stored> = Vec::new();
-    for (found, warnings, hidden) in in_parallel(folders, |folder| in_folder(look, &folder, needed)) {
+    for (found, warnings, left_out) in in_parallel(folders, |folder| in_folder(look, &folder, needed)) {
         report.warnings.extend(warnings);
-        report.hidden += hidden;
+        hidden.extend(left_out);
         all.extend(found);
     }
     // The same session in two folders is one session: the newer file tells.
@@ -146,7 +154,7 @@ fn transcripts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> b
     all
 }
 
-type InFolder = (Vec<Stored>, Vec<Warning>, usize);
+type InFolder = (Vec<Stored>, Vec<Warning>, Vec<String>);
 
 fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder {
     let mut warnings = Vec::new();
@@ -158,17 +166,17 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
             if e.kind() != io::ErrorKind::NotADirectory {
                 warn(folder, e);
             }
-            return (Vec::new(), warnings, 0);
+            return (Vec::new(), warnings, Vec::new());
         }
     };
     let mut found = Vec::new();
-    let mut hidden = 0;
+    let mut hidden = Vec::new();
     let beside: Vec<&str> =
         entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name)).map(|e| e.name.as_str()).collect();
     for entry in &entries {
         let Some(session) = entry.name.strip_suffix(".jsonl").filter(|id| ap::is_uuid(id)) else { continue };
         if !needed(session) {
-            hidden += 1;
+            hidden.push(session.to_owned());
             continue;
         }
         let path = folder.join(&entry.name);
@@ -180,6 +188,7 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
                     main: Found { path, key, whole: false },
                     agents: Vec::new(),
                     unfinished: Vec::new(),
+                    counts: true,
                 };
                 if beside.contains(&session) {
                     sub_agents(&folder.join(session).join("subagents"), &mut stored, &mut warn);
@@ -194,6 +203,7 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
                     main: Found { path, key: Default::default(), whole: false },
                     agents: Vec::new(),
                     unfinished: Vec::new(),
+                    counts: true,
                 });
             }
         }
@@ -244,6 +254,7 @@ struct Seen {
     reading: Result<Box<Reading<Transcript>>, String>,
     agents: Vec<Reading<Transcript>>,
     unfinished: Vec<String>,
+    counts: bool,
     written: Option<Time>,
 }
 
@@ -264,6 +275,7 @@ impl Seen {
             reading: main.map_err(|e| e.to_string()),
             agents: read.filter_map(|(agent, _)| agent.ok().map(|a| *a)).collect(),
             unfinished,
+            counts: true,
             written: (file.key.mtime > 0).then_some(Time(file.key.mtime / 1_000_000)),
         };
         (file.path, seen)
@@ -304,7 +316,7 @@ impl Seen {
     fn tokens(&self) -> Option<lariat_core::Tokens> {
         let reading = self.reading.as_ref().ok()?;
         let accounted = reading.fold.cost_state_tokens();
-        let counted = (reading.whole && reading.unread.is_none()).then(|| {
+        let counted = (self.counts && reading.whole && reading.unread.is_none()).then(|| {
             Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
         });
         // Messages miss what `/compact` used; the accounting misses a run that was killed.

@@ -51,7 +51,7 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
         .filter_map(|p| role(p).filter(|r| *r != Role::Other).map(|r| (p, r)))
         .filter(|(p, _)| ap::uses_store(p.pid, "CODEX_HOME", ".codex", store))
         .collect();
-    let daemon = agents.iter().any(|(_, r)| *r == Role::Server);
+    let daemon = agents.iter().any(|(p, _)| p.arguments().any(|a| a == "--managed-daemon"));
     by_lock(look, &agents, &mut held, report);
     by_rollout(look, &agents, &mut held);
     let holding: Vec<u32> = held.threads.values().map(|h| h.bond.process.pid).collect();
@@ -64,9 +64,10 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
         }
     }
     let is_client = |p: &Process| daemon && !p.arguments().any(|a| matches!(a, "exec" | "e" | "--no-daemon"));
-    let told = ap::unbound(NAME, unbound, |p| if is_client(p) { CLIENT.to_owned() } else { LOOSE.to_owned() });
-    held.loose = told.iter().filter(|u| u.why.raw() != CLIENT).cloned().collect();
-    report.unbound.extend(told);
+    let (clients, loose) = unbound.into_iter().partition(|(p, _)| is_client(p));
+    held.loose = ap::unbound(NAME, loose, |_| LOOSE.to_owned());
+    report.unbound.extend(ap::unbound(NAME, clients, |_| CLIENT.to_owned()));
+    report.unbound.extend(held.loose.iter().cloned());
     held
 }
 

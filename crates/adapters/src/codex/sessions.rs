@@ -201,7 +201,11 @@ fn at_work(stored: &[Stored], read: &[Read], held: &Held) -> HashMap<String, Str
             continue;
         }
         let what = f.nickname.clone().or_else(|| f.prompt.clone()).unwrap_or_else(|| "sub-agent".into());
-        working.insert(root.to_owned(), what);
+        let names: &mut String = working.entry(root.to_owned()).or_default();
+        if !names.is_empty() {
+            names.push_str(", ");
+        }
+        names.push_str(&what);
     }
     working
 }

@@ -12,7 +12,7 @@ pub fn run(args: &Target, common: &Common, out: &mut Out) -> Done {
     let session = &answer.listing.sessions[at];
     let code = if session.status == Status::Unknown { 5 } else { 0 };
     if out.json {
-        status::one(session, session.transcript.as_deref(), answer.listing.at, &answer.listing.warnings, out)?;
+        status::one(session, answer.listing.at, &answer.listing.warnings, out)?;
         return Ok(code);
     }
     out.line(format_args!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row()))?;

@@ -19,6 +19,8 @@ use crate::verbs::{question, warn};
 const SETTLE: Duration = Duration::from_millis(50);
 /// However quiet it is, a fresh look is taken this often.
 const AT_LEAST: Duration = Duration::from_secs(60);
+/// How soon the next look is where a change may come without a hint.
+const SOON: Duration = Duration::from_secs(2);
 
 pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
     if args.watch {
@@ -51,7 +53,8 @@ fn look(args: &Ls, common: &Common) -> Answer {
     let here = |s: &Session| ended || !s.status.ended() || s.restorable;
     listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
     listing.sessions.retain(|s| here(s) && wanted(s));
-    listing.unbound.retain(|u| agent.is_none_or(|a| u.agent == a));
+    let narrowed = args.group.is_some() || args.host.is_some();
+    listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| u.agent == a));
     answer
 }
 
@@ -110,18 +113,22 @@ fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
             out.flush()?;
         }
         last = Some(now);
-        let mut watch = Watch::new()?;
-        answer.watch.iter().for_each(|path| watch.path(path));
-        for session in &answer.listing.sessions {
-            session.pid.into_iter().for_each(|pid| watch.process(pid));
-        }
-        answer.listing.unbound.iter().for_each(|u| watch.process(u.pid));
-        // New processes give no hint: look for them now and then.
-        let at_most = if answer.listing.unbound.is_empty() {
-            AT_LEAST.min(Duration::from_secs(2))
-        } else {
-            Duration::from_secs(1)
-        };
-        watch.sleep(at_most, SETTLE)?;
+        sleep(&answer)?;
     }
+}
+
+/// Sleeps until a store or a process gives a hint, or it is time for a look.
+fn sleep(answer: &Answer) -> Result<(), Failure> {
+    let sessions = &answer.listing.sessions;
+    // That a call of Codex waits for a person is told by its processes, which give no hint.
+    let unhinted = sessions.iter().any(|s| s.agent == "codex" && s.status == Status::Working);
+    let at_most = if unhinted || !answer.listing.unbound.is_empty() { SOON } else { AT_LEAST };
+    let Ok(mut watch) = Watch::new() else {
+        std::thread::sleep(at_most);
+        return Ok(());
+    };
+    answer.watch.iter().for_each(|path| watch.path(path));
+    let processes = sessions.iter().filter_map(|s| s.pid).chain(answer.listing.unbound.iter().map(|u| u.pid));
+    processes.for_each(|pid| watch.process(pid));
+    Ok(watch.sleep(at_most, SETTLE)?)
 }

@@ -53,7 +53,7 @@ pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
         return Ok(0);
     };
     let places = question(common, lariat_adapters::look::Scope::All).places;
-    let talk = peek::last_replies(session.agent, &places, transcript, args.replies)
+    let talk = peek::last_replies(session.agent, &places, transcript, args.replies.into())
         .map_err(|e| anyhow::anyhow!("reading {}: {e}", transcript.display()))?;
     show(session, answer.listing.at, &talk.said, out)?;
     out.flush()?;
@@ -67,7 +67,8 @@ fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out:
         let mut watch = Watch::new()?;
         watch.path(transcript);
         session.pid.into_iter().for_each(|pid| watch.process(pid));
-        let ended = session.pid.is_none_or(|pid| matches!(lariat_sys::scan::look(pid), Ok(None)));
+        let same = |p: lariat_sys::scan::Process| Some(p.start) == session.start;
+        let ended = session.pid.is_none_or(|pid| lariat_sys::scan::look(pid).is_ok_and(|p| !p.is_some_and(same)));
         let more = peek::since(session.agent, transcript, offset)?;
         for said in &more.said {
             if out.json { out.json(&Message::from(said))? } else { message(said, out)? }

@@ -28,7 +28,7 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
         [target] => {
             let (answer, at) = find(target, common)?;
             let session = &answer.listing.sessions[at];
-            one(session, session.transcript.as_deref(), answer.listing.at, &answer.listing.warnings, out)?;
+            one(session, answer.listing.at, &answer.listing.warnings, out)?;
             Ok(if session.status == Status::Unknown { 5 } else { 0 })
         }
         targets => {
@@ -41,7 +41,7 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
             for at in places? {
                 let session = &answer.listing.sessions[at];
                 unknown |= session.status == Status::Unknown;
-                one(session, session.transcript.as_deref(), answer.listing.at, &[], out)?;
+                one(session, answer.listing.at, &[], out)?;
             }
             warn(&answer.listing.warnings);
             Ok(if unknown { 5 } else { 0 })
@@ -50,14 +50,8 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
 }
 
 /// Prints one session.
-pub fn one(
-    session: &Session,
-    transcript: Option<&std::path::Path>,
-    at: Time,
-    warnings: &[Warning],
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let transcript = transcript.map(|p| p.display().to_string());
+pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> Result<(), Failure> {
+    let transcript = session.transcript.as_ref().map(|p| p.display().to_string());
     if out.json {
         return out.json(&One { schema: 1, at, session, transcript, warnings });
     }
