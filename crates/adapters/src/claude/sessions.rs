@@ -102,7 +102,10 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
     others.dedup();
-    others.retain(|id| !report.sessions.iter().any(|s| s.native_id.raw() == *id));
+    if !others.is_empty() {
+        let told: HashSet<&str> = report.sessions.iter().map(|s| s.native_id.raw()).collect();
+        others.retain(|id| !told.contains(id.as_str()));
+    }
     for session in others {
         if needed_without_transcript(look, bound, session) {
             let sighting = sighting(look, bound, &history, session.clone(), None, &report.unbound);
