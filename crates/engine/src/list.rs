@@ -160,7 +160,7 @@ impl Looking {
             }
             let now = self.steps.load(Ordering::Relaxed);
             if now == steps || began.elapsed() > deadline * PATIENCE {
-                return Err(format!("did not answer within {deadline:?}"));
+                return Err(format!("did not answer within {:.1} s", began.elapsed().as_secs_f32()));
             }
             (steps, left) = (now, deadline);
         }

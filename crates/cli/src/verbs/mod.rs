@@ -36,6 +36,9 @@ pub fn find(target: &str, common: &Common) -> Result<(Answer, usize), Failure> {
 
 fn not_one(error: &NotOne, answer: &Answer) -> Failure {
     let sessions = &answer.listing.sessions;
+    if answer.partial && matches!(error, NotOne::None(_)) {
+        return Failure::Unread(format!("{}, but not every store could be read", escape(error)));
+    }
     Failure::Usage(match error {
         NotOne::None(_) => format!("{}; `lariat ls -a` lists all {}", escape(error), sessions.len()),
         NotOne::Several { candidates, .. } => {

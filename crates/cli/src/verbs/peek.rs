@@ -54,7 +54,7 @@ pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     };
     let places = question(common, lariat_adapters::look::Scope::All).places;
     let talk = peek::last_replies(session.agent, &places, transcript, args.replies.into())
-        .map_err(|e| anyhow::anyhow!("reading {}: {e}", transcript.display()))?;
+        .map_err(|e| anyhow::anyhow!("reading {}: {e}", Untrusted::new(transcript.to_string_lossy()).row()))?;
     show(session, answer.listing.at, &talk.said, out)?;
     out.flush()?;
     warn(&answer.listing.warnings);
