@@ -45,6 +45,8 @@ pub enum Verb {
     Explain(Target),
     /// Show what a session last said: its whole reply, open tool, question
     Peek(Peek),
+    /// Sleep until sessions come to rest, need you, or end
+    Wait(Wait),
     /// End sessions gently, with all they started; they stay ended
     Stop(Stop),
     /// End sessions at once, with all they started; they stay ended
@@ -103,6 +105,43 @@ pub struct Status {
     /// Print only how many sessions need you
     #[arg(short, long, conflicts_with = "targets")]
     pub quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Wait {
+    /// The sessions
+    #[arg(value_name = "TARGET", required = true)]
+    pub targets: Vec<String>,
+    /// For what; a session that has ended is waited for no longer
+    #[arg(long, value_enum, default_value = "idle")]
+    pub until: Until,
+    /// Return when the first of them is there
+    #[arg(long)]
+    pub any: bool,
+    /// Give up after this time, with exit code 4
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Its turn is over
+    Idle,
+    /// It needs you
+    Waiting,
+    /// It has ended
+    Done,
+}
+
+impl Until {
+    /// The word, as given.
+    pub fn word(self) -> &'static str {
+        match self {
+            Until::Idle => "idle",
+            Until::Waiting => "waiting",
+            Until::Done => "done",
+        }
+    }
 }
 
 #[derive(Args, Debug)]

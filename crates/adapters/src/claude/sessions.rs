@@ -448,7 +448,7 @@ fn presence(
             None => Fact::Gone("no claude process could be it".into()),
         },
     };
-    observations.push(Observation::new(Witness::Process, fact).at(Some(look.now)));
+    observations.push(Observation::new(Witness::Process, fact));
 }
 
 /// What a waiting session asks, from the call that has no result.

@@ -362,7 +362,7 @@ fn presence(look: &Look<'_>, held: &Held, fold: Option<&Rollout>, open: bool) ->
             }
         }
     };
-    Observation::new(Witness::Process, fact).at(Some(look.now))
+    Observation::new(Witness::Process, fact)
 }
 
 /// A call that nobody runs, where Codex may ask, waits for a person.

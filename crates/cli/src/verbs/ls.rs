@@ -96,39 +96,51 @@ fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sleeps until something stirs, then shows again what changed.
+/// Shows the list, and again whenever it has changed.
 fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
-    let mut last = None;
+    let mut look = || look(args, common);
+    let mut answer = look();
     loop {
-        let answer = look(args, common);
-        let mut now = answer.listing.clone();
-        now.at = lariat_core::Time(0);
-        if last.as_ref() != Some(&now) || (out.is_terminal() && !out.json) {
-            if out.is_terminal() && !out.json {
-                out.raw("\x1b[H\x1b[2J\x1b[3J")?;
-            } else if last.is_some() && !out.json {
-                out.line("")?;
-            }
-            show(&answer, out)?;
-            out.flush()?;
+        if out.is_terminal() && !out.json {
+            out.raw("\x1b[H\x1b[2J\x1b[3J")?;
         }
-        last = Some(now);
-        sleep(&answer)?;
+        show(&answer, out)?;
+        out.flush()?;
+        answer = loop {
+            let next = next(&answer, &mut look, None)?;
+            // On a terminal the ages move on even if nothing else does.
+            if out.is_terminal() || !same(&answer, &next) {
+                break next;
+            }
+        };
     }
 }
 
-/// Sleeps until a store or a process gives a hint, or it is time for a look.
-fn sleep(answer: &Answer) -> Result<(), Failure> {
+fn same(a: &Answer, b: &Answer) -> bool {
+    let (a, b) = (&a.listing, &b.listing);
+    a.sessions == b.sessions && a.unbound == b.unbound && a.warnings == b.warnings && a.hidden == b.hidden
+}
+
+/// The next answer: at once if something has changed since, else when a store or
+/// a process gives a hint, or it is time for a look. Nothing is missed: the
+/// watch stands before the look that it could miss.
+pub fn next(answer: &Answer, look: &mut dyn FnMut() -> Answer, no_longer: Option<Duration>) -> Result<Answer, Failure> {
     let sessions = &answer.listing.sessions;
     // That a call of Codex waits for a person is told by its processes, which give no hint.
     let unhinted = sessions.iter().any(|s| s.agent == "codex" && s.status == Status::Working);
     let at_most = if unhinted || !answer.listing.unbound.is_empty() { SOON } else { AT_LEAST };
+    let at_most = no_longer.map_or(at_most, |n| n.min(at_most));
     let Ok(mut watch) = Watch::new() else {
-        std::thread::sleep(at_most);
-        return Ok(());
+        std::thread::sleep(at_most.min(SOON));
+        return Ok(look());
     };
     answer.watch.iter().for_each(|path| watch.path(path));
     let processes = sessions.iter().filter_map(|s| s.pid).chain(answer.listing.unbound.iter().map(|u| u.pid));
     processes.for_each(|pid| watch.process(pid));
-    Ok(watch.sleep(at_most, SETTLE)?)
+    let now = look();
+    if !same(answer, &now) {
+        return Ok(now);
+    }
+    watch.sleep(at_most, SETTLE)?;
+    Ok(look())
 }

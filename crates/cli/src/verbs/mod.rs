@@ -8,6 +8,7 @@ pub mod ls;
 pub mod peek;
 pub mod status;
 pub mod stop;
+pub mod wait;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::Warning;

@@ -49,6 +49,14 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
     }
 }
 
+/// Prints one session in a line.
+pub fn brief(session: &Session, at: Time, out: &mut Out) -> Result<(), Failure> {
+    if out.json {
+        return one(session, at, &[], out);
+    }
+    Ok(out.line(format_args!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row()))?)
+}
+
 /// Prints one session.
 pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> Result<(), Failure> {
     let transcript = session.transcript.as_ref().map(|p| p.display().to_string());

@@ -1,0 +1,64 @@
+//! `lariat wait`: sleeps until sessions come to rest, need you, or end.
+
+use std::time::{Duration, Instant};
+
+use lariat_adapters::look::Scope;
+use lariat_core::{Session, Status};
+use lariat_engine::list::Answer;
+use lariat_engine::{list, resolve};
+
+use crate::Done;
+use crate::args::{Common, Until, Wait};
+use crate::output::{Failure, Out, complain};
+use crate::verbs::{ls, not_one, question, status, warn};
+
+pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
+    let began = Instant::now();
+    let first = list(question(common, Scope::All));
+    let ids = resolve_all(args, &first)?;
+    let mut answer = first;
+    loop {
+        let found = |id: &String| answer.listing.sessions.iter().find(|s| s.id.raw() == id);
+        let reached: Vec<Option<&Session>> =
+            ids.iter().map(|id| found(id).filter(|s| there(s, args.until)).map(|s| &**s)).collect();
+        let enough = if args.any { reached.iter().any(Option::is_some) } else { reached.iter().all(Option::is_some) };
+        if enough {
+            let sessions: Vec<&Session> = reached.into_iter().flatten().collect();
+            for session in &sessions {
+                status::brief(session, answer.listing.at, out)?;
+            }
+            warn(&answer.listing.warnings);
+            let failed = sessions.iter().any(|s| matches!(s.status, Status::Failed | Status::Interrupted));
+            return Ok(u8::from(failed));
+        }
+        let left = args.timeout.map(|t| t.saturating_sub(began.elapsed()));
+        if left == Some(Duration::ZERO) {
+            complain(format_args!(
+                "lariat: still not {} after {:?}",
+                args.until.word(),
+                args.timeout.unwrap_or_default()
+            ));
+            return Ok(4);
+        }
+        answer = ls::next(&answer, &mut || list(question(common, Scope::All)), left)?;
+    }
+}
+
+fn resolve_all(args: &Wait, answer: &Answer) -> Result<Vec<String>, Failure> {
+    let one = |t: &String| {
+        let at = resolve(t, &answer.listing.sessions).map_err(|e| not_one(&e, answer))?;
+        Ok(answer.listing.sessions[at].id.raw().to_owned())
+    };
+    args.targets.iter().map(one).collect()
+}
+
+/// Whether a session is where we wait for it to be. One that has ended can come
+/// no nearer, so that counts too.
+fn there(session: &Session, until: Until) -> bool {
+    session.status.ended()
+        || match until {
+            Until::Idle => session.status == Status::Idle,
+            Until::Waiting => session.status == Status::Waiting,
+            Until::Done => false,
+        }
+}
