@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use lariat_sys::file::{self, Key};
@@ -18,10 +19,11 @@ use crate::reader::{Fold, Reading};
 use crate::store::in_parallel;
 
 /// Changes with every change of what is kept: an old cache is then no cache.
-const FORMAT: u64 = u64::from_le_bytes(*b"lariat03");
+const FORMAT: u64 = u64::from_le_bytes(*b"lariat04");
 /// Entries are kept in shards of so many, to be read by several threads.
-const SHARD: usize = 512;
-/// Format, checksum of the rest, length of the rest.
+const SHARD: usize = 256;
+/// Format, number of shards, checksum of the index. The index has the length
+/// and the checksum of each shard.
 const HEAD: usize = 24;
 /// A file that changed this short a while before it was read may change again
 /// within the same time stamp.
@@ -138,28 +140,41 @@ impl Hasher for Spread {
 /// Reads one of the two files; its size.
 fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result<u64> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not our cache");
-    let (mut file, key) = file::open(path)?;
+    let (file, key) = file::open(path)?;
     let mut head = [0; HEAD];
-    file.read_exact(&mut head)?;
-    let (magic, sum, len) = (&head[..8], &head[8..16], &head[16..]);
-    let size = key.size.saturating_sub(HEAD as u64);
-    if magic != FORMAT.to_le_bytes() || len != size.to_le_bytes() {
-        return Err(damaged()); // before its size is believed
+    file.read_exact_at(&mut head, 0)?;
+    let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
+    let (shards, sum) = (number(8), number(16));
+    let index_size = shards.saturating_mul(16);
+    if number(0) != FORMAT || index_size > key.size {
+        return Err(damaged()); // before any size in it is believed
     }
-    let mut body = Vec::with_capacity(size as usize);
-    file.take(size).read_to_end(&mut body)?;
-    if sum != xxh3_64(&body).to_le_bytes() {
+    let mut index = vec![0; index_size as usize];
+    file.read_exact_at(&mut index, HEAD as u64)?;
+    if xxh3_64(&index) != sum {
         return Err(damaged());
     }
-    let mut shards = Vec::new();
-    let mut rest = body.as_slice();
-    while let Some((len, more)) = rest.split_first_chunk::<4>() {
-        let shard;
-        (shard, rest) = more.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(damaged)?;
-        shards.push(shard);
+    let mut offset = HEAD as u64 + index_size;
+    let mut places = Vec::new();
+    for entry in index.as_chunks::<16>().0 {
+        let (len, sum) = (entry.first_chunk::<8>(), entry.last_chunk::<8>());
+        let (len, sum) = (u64::from_le_bytes(*len.ok_or_else(damaged)?), u64::from_le_bytes(*sum.ok_or_else(damaged)?));
+        places.push((offset, len, sum));
+        offset = offset.saturating_add(len);
     }
-    for shard in in_parallel(shards, decode) {
-        for (key, reading) in shard.map_err(|_| damaged())? {
+    if offset != key.size {
+        return Err(damaged());
+    }
+    let read_shard = |(offset, len, sum): (u64, u64, u64)| {
+        let mut shard = vec![0; len as usize];
+        file.read_exact_at(&mut shard, offset)?;
+        if xxh3_64(&shard) != sum {
+            return Err(damaged());
+        }
+        decode(&shard).map_err(|_| damaged())
+    };
+    for shard in in_parallel(places, read_shard) {
+        for (key, reading) in shard? {
             into.insert((key.0, key.1), (key, newer, reading));
         }
     }
@@ -177,21 +192,18 @@ fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Readi
 }
 
 fn encode<F: Fold>(entries: &[(FlatKey, &Reading<F>)]) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; HEAD];
+    let mut index = Vec::new();
+    let mut body = Vec::new();
     for shard in entries.chunks(SHARD) {
-        let mut encoded = Vec::new();
+        let from = body.len();
         for entry in shard {
-            encoded = postcard::to_extend(entry, encoded).map_err(io::Error::other)?;
+            body = postcard::to_extend(entry, body).map_err(io::Error::other)?;
         }
-        let len = u32::try_from(encoded.len()).map_err(io::Error::other)?;
-        bytes.extend_from_slice(&len.to_le_bytes());
-        bytes.append(&mut encoded);
+        index.extend_from_slice(&((body.len() - from) as u64).to_le_bytes());
+        index.extend_from_slice(&xxh3_64(&body[from..]).to_le_bytes());
     }
-    let (sum, len) = (xxh3_64(&bytes[HEAD..]), (bytes.len() - HEAD) as u64);
-    bytes[..8].copy_from_slice(&FORMAT.to_le_bytes());
-    bytes[8..16].copy_from_slice(&sum.to_le_bytes());
-    bytes[16..HEAD].copy_from_slice(&len.to_le_bytes());
-    Ok(bytes)
+    let head = [FORMAT, (index.len() / 16) as u64, xxh3_64(&index)].map(u64::to_le_bytes);
+    Ok([head.as_flattened(), &index, &body].concat())
 }
 
 /// Not durable on purpose, but never half a file: another lariat may read it now.

@@ -1,5 +1,6 @@
 //! What is here now.
 
+use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -117,10 +118,8 @@ pub fn list(question: Question) -> Answer {
         });
         take(report, &mut answer);
     }
-    answer
-        .listing
-        .sessions
-        .sort_unstable_by(|a, b| (a.status, b.updated_at).cmp(&(b.status, a.updated_at)).then_with(|| a.id.cmp(&b.id)));
+    // Adapters tell in the order of ids, so what is equal here has a fixed order too.
+    answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));
     answer.listing.warnings.sort_unstable();
     answer.listing.warnings.dedup();
     answer

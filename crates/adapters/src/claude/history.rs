@@ -28,7 +28,8 @@ struct Exits(BTreeMap<u64, i64>);
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
     const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        !line.starts_with(b"{") || [&b"\"/exit"[..], b"\"/quit"].iter().any(|w| memmem::find(line, w).is_some())
+        let leaves = || [&b"\"/exit"[..], b"\"/quit"].iter().any(|word| memmem::find(line, word).is_some());
+        !line.starts_with(b"{") || std::str::from_utf8(line).is_err() || leaves()
     });
 
     fn line(&mut self, line: Value<'_>) {

@@ -274,6 +274,10 @@ pub fn jobs(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Job> {
             continue;
         };
         let v = doc.root();
+        if !v.is_object() {
+            warn(&path, "not a job: no object".into());
+            continue;
+        }
         let text = |key: &str| v.get(key).some_str().map(str::to_owned);
         let time = |key: &str| v.get(key).str().and_then(Time::parse);
         let Some(session) = text("sessionId").filter(|s| ap::is_uuid(s)) else { continue };

@@ -246,8 +246,11 @@ fn sub_agents(folder: &Path, stored: &mut Stored, warn: &mut dyn FnMut(&Path, io
 /// What a sub-agent that has not recorded its end is for.
 fn unfinished(path: &Path) -> io::Result<Option<String>> {
     let bytes = lariat_sys::file::read_small(path, 1 << 20)?;
-    let broken = |_| io::Error::new(io::ErrorKind::InvalidData, "not a description of a sub-agent: broken JSON");
-    let doc = Doc::parse(&bytes, |_, _| true, 400).map_err(broken)?;
+    let broken = || io::Error::new(io::ErrorKind::InvalidData, "not a description of a sub-agent: broken JSON");
+    let doc = Doc::parse(&bytes, |_, _| true, 400).map_err(|_| broken())?;
+    if !doc.root().is_object() {
+        return Err(broken());
+    }
     let what = doc.root().get("description").some_str().or(doc.root().get("agentType").some_str());
     Ok((!doc.root().get("finished").is_true()).then(|| what.unwrap_or("sub-agent").to_owned()))
 }

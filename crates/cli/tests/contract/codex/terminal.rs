@@ -1,0 +1,220 @@
+//! Codex on a terminal of its own (`--no-daemon`): one process, one thread at a time.
+
+use lariat_testkit::{
+    DEADLINE, Exit, Key, Signal, Terminal,
+    agents::{Codex, Daemon},
+    record::Store,
+};
+use serde_json::Value;
+
+use super::counted;
+use crate::looks::{Row, Stage, Tokens, lines};
+
+/// Codex at its prompt, and its thread.
+#[track_caller]
+fn ready(stage: &Stage, codex: &Codex<'_>) -> (Terminal, Row) {
+    let tui = codex.terminal(Daemon::None, &[]);
+    tui.wait_for_text("gpt-5.1-codex", DEADLINE);
+    let row = stage.until("starting", "").held_by(tui.pid());
+    (tui, row)
+}
+
+/// One turn, to its end.
+#[track_caller]
+fn turn(stage: &Stage, tui: &Terminal, prompt: &str) -> Row {
+    tui.submit(prompt, DEADLINE);
+    // Until it shows what the turn took, it refuses commands.
+    let echo = format!("echo: {prompt}");
+    tui.wait_for_screen("the end of the turn", DEADLINE, |screen| {
+        screen.split_once(&echo).is_some_and(|(_, after)| after.contains("Worked for"))
+    });
+    let row = stage.until_look("the end of the turn", |look| {
+        let done = look.rows.iter().find(|row| row.0["prompt"] == prompt)?;
+        done.is("idle", "turn over").then(|| done.clone())
+    });
+    row.held_by(tui.pid())
+}
+
+#[track_caller]
+fn leave(tui: &Terminal) {
+    tui.submit("/quit", DEADLINE);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+}
+
+/// What the rollout's last total says was used.
+fn total(codex: &Codex<'_>) -> Tokens {
+    let [rollout] = codex.rollouts().try_into().expect("one rollout");
+    let all = lines(&std::fs::read_to_string(rollout).expect("a rollout"));
+    let count = |line: &&Value| line["payload"]["type"] == "token_count";
+    let last = all.iter().rfind(count).expect("a count");
+    counted(&last["payload"]["info"]["total_token_usage"])
+}
+
+#[test]
+fn at_its_first_prompt() {
+    let stage = Stage::new("tui-no-prompt");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &codex);
+    let row = row.has("prompt", ()).has("tokens", ());
+    let row = row.has("cwd", stage.sandbox.work().to_str().unwrap());
+    assert!(codex.rollouts().is_empty());
+    assert_eq!(stage.agree(&row)["reply"], Value::Null);
+    leave(&tui);
+    assert!(stage.look().rows.is_empty(), "nothing was ever said");
+}
+
+#[test]
+fn working_then_idle_then_left() {
+    let stage = Stage::new("tui-idle");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &codex);
+    let id = row.id();
+    tui.submit("HOLD here hello", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = stage.until_at_work("HOLD here hello").held_by(tui.pid()).has("native_id", id);
+    stage.agree(&row);
+    stage.model.release("here");
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", id);
+    stage.agree_on_reply(&row, "echo: HOLD here hello");
+    let row = row.used(total(&codex));
+    stage.keep(Store::Codex, &[(&row, "done")]);
+    leave(&tui);
+    let row = stage.now().ended("done").has("native_id", id).used(total(&codex));
+    stage.agree_on_reply(&row, "echo: HOLD here hello");
+}
+
+#[test]
+fn waiting_for_an_approval_then_in_the_tool() {
+    let stage = Stage::new("tui-approval");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("ESCALATE TOOL touch started; cat pipe", DEADLINE);
+    tui.wait_for_text("Would you like to run the following command?", DEADLINE);
+    let reason = "permission: exec_command touch started; cat pipe";
+    let row = stage.until("waiting", reason).held_by(tui.pid());
+    assert_eq!(stage.agree(&row)["asks"], row.0["reason"]);
+    stage.keep(Store::Codex, &[(&row, "interrupted")]);
+
+    tui.choose('›', 1, DEADLINE);
+    stage.until_started();
+    let row = stage.until("working", "running exec_command touch started; cat pipe");
+    let row = row.held_by(tui.pid());
+    assert_eq!(stage.agree(&row)["asks"], Value::Null);
+    stage.sandbox.run(["sh", "-c", "echo > pipe"]).expect_success();
+    tui.wait_for_text("tool finished", DEADLINE);
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).used(total(&codex));
+    stage.agree_on_reply(&row, "tool finished");
+}
+
+#[test]
+fn a_tool_that_needs_no_approval() {
+    let stage = Stage::new("tui-tool");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("TOOL touch started; cat pipe", DEADLINE);
+    stage.until_started();
+    let row = stage.until_look("the tool at work", |look| {
+        let [row] = look.rows.as_slice() else { return None };
+        assert_ne!(row.status(), "waiting", "nobody is asked: {row}");
+        // Older than any allowance for a call that is only just being started.
+        let old = row.is("working", "running exec_command touch") && look.age(row) > 2.0;
+        old.then(|| row.clone())
+    });
+    stage.agree(&row.held_by(tui.pid()));
+}
+
+#[test]
+fn waiting_for_an_answer() {
+    let stage = Stage::new("tui-question");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    // Until its thread is there, Codex forgets the mode again; nothing on the screen tells.
+    turn(&stage, &tui, "hello");
+    tui.submit("/plan", DEADLINE);
+    tui.wait_for_text("Plan mode (shift+tab to cycle)", DEADLINE);
+    tui.submit("ASK me", DEADLINE);
+    tui.wait_for_text("Which colour?", DEADLINE);
+    let row = stage.until("waiting", "question: Which colour?").held_by(tui.pid());
+    assert_eq!(stage.agree(&row)["asks"], "question: Which colour?");
+    stage.keep(Store::Codex, &[(&row, "interrupted")]);
+}
+
+#[test]
+fn interrupted_then_left() {
+    let stage = Stage::new("tui-esc-quit");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("HOLD here hello", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_at_work("HOLD here hello").held_by(tui.pid());
+    tui.wait_for_text("esc to interrupt", DEADLINE);
+    tui.press(Key::Esc);
+    let row = stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
+    stage.agree(&row);
+    stage.keep(Store::Codex, &[(&row, "stopped")]);
+    tui.wait_for_no_text("esc to interrupt", DEADLINE);
+    leave(&tui);
+    stage.now().ended("stopped").has("native_id", row.id());
+}
+
+#[test]
+fn killed() {
+    let stage = Stage::new("tui-sigkill");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("HOLD here hello", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_at_work("HOLD here hello").held_by(tui.pid());
+    tui.signal(Signal::KILL);
+    assert_eq!(tui.wait(DEADLINE), Exit::Signal(9));
+    let row = stage.now().ended("interrupted");
+    stage.keep(Store::Codex, &[(&row, "interrupted")]);
+}
+
+#[test]
+fn a_new_thread() {
+    let stage = Stage::new("tui-new");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    let old = turn(&stage, &tui, "hello");
+    tui.submit("/new", DEADLINE);
+    tui.wait_for_text("Use current Git worktree", DEADLINE);
+    tui.choose('›', 1, DEADLINE);
+    let new = stage.until_look("a second thread", |look| {
+        look.rows.iter().find(|row| row.id() != old.id() && row.is("starting", "")).cloned()
+    });
+    let new = new.held_by(tui.pid());
+    let look = stage.look();
+    assert_eq!((look.rows.len(), look.live()), (2, vec![new.id()]));
+    let before = look.row(old.id()).ended("done");
+    stage.agree_on_reply(&before, "echo: hello");
+    stage.agree(&new);
+    let again = turn(&stage, &tui, "again").has("native_id", new.id());
+    stage.keep(Store::Codex, &[(&before, "done"), (&again, "done")]);
+    leave(&tui);
+    let look = stage.look();
+    assert_eq!((look.rows.len(), look.unbound.len()), (2, 0));
+    look.row(old.id()).ended("done");
+    look.row(new.id()).ended("done");
+}
+
+#[test]
+fn renamed() {
+    let stage = Stage::new("tui-renamed");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    let row = turn(&stage, &tui, "hello").has("name", ());
+    tui.submit("/rename brisk-heron", DEADLINE);
+    let named = stage.until_look("the name", |look| {
+        let named = look.rows.iter().find(|row| row.0["name"] == "brisk-heron");
+        named.cloned()
+    });
+    let named = named.held_by(tui.pid()).has("native_id", row.id());
+    stage.agree(&named);
+    let found = stage.lariat().args(["status", "brisk-heron", "--json"]);
+    let found = stage.sandbox.world().run(&found).expect_success().json();
+    assert_eq!(found["native_id"], row.id());
+    stage.keep(Store::Codex, &[(&named, "done")]);
+}

@@ -1,0 +1,235 @@
+//! Every kind of file that lariat reads, damaged in every way that [`damage`](crate::damage)
+//! knows: one test per kind.
+
+use std::{fs, path::PathBuf};
+
+use lariat_testkit::{Lookalike, Sandbox};
+use serde_json::json;
+
+use crate::{
+    asking::{id, list, list_through, settle},
+    claude_store::ClaudeStore,
+    codex_store::CodexStore,
+    damage::{Kind, Victim, WITHOUT_OVERRIDE},
+};
+
+/// A place with sessions of both agents that must not notice anything.
+struct Place {
+    sandbox: Sandbox,
+    claude: ClaudeStore,
+    codex: CodexStore,
+    /// A directory where only the victim stands.
+    apart: PathBuf,
+    _agents: Vec<Lookalike>,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let sandbox = Sandbox::new(name);
+        let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+        let agent = sandbox.lookalike("claude", &[]);
+        claude.register(&agent, &id(1)).waits_for("permission prompt");
+        claude.session(&id(1)).asked("one").calls("Bash", json!({"command": "make"}));
+        claude.session(&id(2)).asked("two").answered("2").left();
+        claude.session(&id(3)).asked("three");
+        let thread = sandbox.lookalike("codex", &["--no-daemon"]);
+        codex.lock(&thread, &id(11));
+        codex.thread(&id(11)).asked("eleven");
+        codex.thread(&id(12)).asked("twelve").answered("12");
+        codex.archived(&id(13)).asked("thirteen").answered("13");
+        let apart = sandbox.project("apart");
+        Self { claude, codex, apart, _agents: vec![agent, thread], sandbox }
+    }
+
+    fn lookalike(&self, name: &str, args: &[&str]) -> Lookalike {
+        let program = Lookalike::program(&self.sandbox, name).args(args).cwd(&self.apart);
+        Lookalike::start(&self.sandbox, &program)
+    }
+
+    #[track_caller]
+    fn suffers(&self, path: PathBuf, kind: Kind, of: &[String], lives: bool) {
+        Victim { path, kind, of, lives }.suffers_everything(&self.sandbox);
+    }
+}
+
+#[test]
+fn claude_registry_entry() {
+    let place = Place::new("bad-registry");
+    let agent = place.lookalike("claude", &[]);
+    place.claude.session_in(&id(99), &place.apart).asked("hello");
+    let entry = place.claude.register(&agent, &id(99)).says("busy");
+    place.suffers(entry.path, Kind::Document, &[id(99)], true);
+}
+
+#[test]
+fn claude_transcript_of_the_dead() {
+    let place = Place::new("bad-transcript");
+    let talk = place.claude.session_in(&id(99), &place.apart).asked("hello").answered("hi").left();
+    place.suffers(talk.path, Kind::Lines, &[id(99)], false);
+}
+
+#[test]
+fn claude_transcript_of_the_living() {
+    let place = Place::new("bad-live");
+    let agent = place.lookalike("claude", &[]);
+    place.claude.register(&agent, &id(99)).says("busy");
+    let talk = place.claude.session_in(&id(99), &place.apart).asked("hello").answered("hi").asked("and");
+    place.suffers(talk.path, Kind::Lines, &[id(99)], true);
+}
+
+#[test]
+fn claude_sub_agent() {
+    let place = Place::new("bad-sub-agent");
+    let talk = place.claude.session_in(&id(99), &place.apart).asked("hello").answered("hi");
+    let (path, _) = talk.sub_agent("a1", true);
+    place.suffers(path, Kind::Lines, &[id(99)], false);
+}
+
+#[test]
+fn claude_sub_agent_s_description() {
+    let place = Place::new("bad-meta");
+    let talk = place.claude.session_in(&id(99), &place.apart).asked("hello").answered("hi");
+    let (_, path) = talk.sub_agent("a1", true);
+    place.suffers(path, Kind::Document, &[id(99)], false);
+}
+
+#[test]
+fn claude_job() {
+    let place = Place::new("bad-job");
+    place.claude.session_in(&id(99), &place.apart).asked("hello");
+    let path = place.claude.job(&id(99), "stopped");
+    assert_eq!(list(&place.sandbox).status(&id(99)), "stopped");
+    place.suffers(path, Kind::Document, &[id(99)], false);
+}
+
+#[test]
+fn claude_history() {
+    let place = Place::new("bad-history");
+    place.claude.session_in(&id(99), &place.apart).asked("hello");
+    place.claude.typed(&id(98), "hello");
+    place.claude.typed(&id(99), "/exit");
+    assert_eq!(list(&place.sandbox).status(&id(99)), "stopped");
+    place.suffers(place.claude.path("history.jsonl"), Kind::Lines, &[id(99)], false);
+}
+
+#[test]
+fn codex_rollout_of_the_dead() {
+    let place = Place::new("bad-rollout");
+    let thread = place.codex.thread_in(&id(99), &place.apart).asked("hello").answered("hi");
+    place.suffers(thread.path, Kind::Lines, &[id(99)], false);
+}
+
+#[test]
+fn codex_rollout_of_the_living() {
+    let place = Place::new("bad-live-roll");
+    let agent = place.lookalike("codex", &["--no-daemon"]);
+    place.codex.lock(&agent, &id(99));
+    let thread = place.codex.thread_in(&id(99), &place.apart).asked("hello").answered("hi");
+    place.suffers(thread.path, Kind::Lines, &[id(99)], true);
+}
+
+#[test]
+fn codex_archived_rollout() {
+    let place = Place::new("bad-archived");
+    let thread = place.codex.archived(&id(99)).asked("hello").answered("hi");
+    place.suffers(thread.path, Kind::Lines, &[id(99)], false);
+}
+
+#[test]
+fn codex_names() {
+    let place = Place::new("bad-names");
+    place.codex.thread_in(&id(99), &place.apart).asked("hello").answered("hi");
+    place.codex.name(&id(98), "another");
+    place.codex.name(&id(99), "this one");
+    assert_eq!(list(&place.sandbox).session(&id(99))["name"], "this one");
+    place.suffers(place.codex.path("session_index.jsonl"), Kind::Lines, &[id(99)], false);
+}
+
+#[test]
+fn codex_lock() {
+    let place = Place::new("bad-lock");
+    place.codex.thread_in(&id(99), &place.apart).asked("hello").answered("hi");
+    let path = place.codex.lock_file(&id(99));
+    fs::write(&path, "{}").expect("a lock that somebody wrote into");
+    place.suffers(path, Kind::Lock, &[id(99)], false);
+}
+
+#[test]
+fn a_lock_that_cannot_be_opened_and_is_held() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("shy-lock");
+    let agent = place.lookalike("codex", &["--no-daemon"]);
+    let path = place.codex.lock(&agent, &id(99));
+    place.codex.thread_in(&id(99), &place.apart).asked("hello");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("a mode");
+    let seen = list_through(&place.sandbox, WITHOUT_OVERRIDE);
+    assert_ne!(seen.session(&id(99))["live"], false, "{:#}", seen.json);
+}
+
+#[test]
+fn our_own_cache() {
+    let place = Place::new("bad-cache");
+    let (claude, codex) = (&place.claude, &place.codex);
+    claude.typed(&id(3), "/exit");
+    codex.name(&id(12), "twelve");
+    let files = [claude.path("history.jsonl"), codex.path("session_index.jsonl"), codex.path("archived_sessions")];
+    settle(&files);
+    list(&place.sandbox);
+    let folder = place.sandbox.home().join(".cache/lariat");
+    let caches: Vec<PathBuf> = fs::read_dir(folder).expect("a cache").flatten().map(|e| e.path()).collect();
+    assert!(caches.len() >= 3, "{caches:?}");
+    for path in caches {
+        // The lines of JSON that some damages are made of do not exist here.
+        place.suffers(path, Kind::Cache, &[], false);
+    }
+}
+
+/// The folders themselves: each in turn is a file, a FIFO, a link to itself, or shut.
+#[test]
+fn folders_of_the_stores() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("bad-folders");
+    let before = list(&place.sandbox);
+    let count =
+        |answer: &crate::asking::Answer, agent: &str| answer.sessions().iter().filter(|s| s["agent"] == agent).count();
+    for (agent, folder) in [
+        ("claude", place.claude.path("")),
+        ("claude", place.claude.path("projects")),
+        ("claude", place.claude.path("sessions")),
+        ("codex", place.codex.path("")),
+        ("codex", place.codex.path("sessions")),
+        ("codex", place.codex.path("sessions/2026/11")),
+        ("codex", place.codex.path("archived_sessions")),
+        ("codex", place.codex.path("thread-writer-locks")),
+    ] {
+        let folder = PathBuf::from(folder.to_str().expect("UTF-8").trim_end_matches('/'));
+        let other = if agent == "claude" { "codex" } else { "claude" };
+        let aside = folder.with_extension("aside");
+        let shown = folder.strip_prefix(place.sandbox.home()).expect("below home");
+        let shown = format!(" ~/{}", shown.display());
+        let check = |what: &str, seen: &crate::asking::Answer| {
+            let at = folder.display();
+            assert_eq!(count(seen, other), count(&before, other), "{at} {what}");
+            let named = seen.warnings().iter().any(|w| w.contains(&shown));
+            assert!(named, "no warning names {at}, which is {what}: {:?}", seen.warnings());
+            for n in [1, 11] {
+                let gone = seen.find(&id(n)).is_some_and(|s| s["live"] == false);
+                assert!(!gone, "{at} is {what}, and a living session is called gone: {:#}", seen.json);
+            }
+        };
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).expect("a mode");
+        check("shut", &list_through(&place.sandbox, WITHOUT_OVERRIDE));
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("a mode");
+        fs::rename(&folder, &aside).expect("another name");
+        // A file among folders by date is litter; in the place of a folder it is a loss.
+        if !folder.ends_with("2026/11") {
+            fs::write(&folder, "a file").expect("a file");
+            check("a file", &list(&place.sandbox));
+            fs::remove_file(&folder).expect("a file");
+        }
+        std::os::unix::fs::symlink(&folder, &folder).expect("a link");
+        check("a link to itself", &list(&place.sandbox));
+        fs::remove_file(&folder).expect("a link");
+        fs::rename(&aside, &folder).expect("its own name");
+    }
+}

@@ -1,0 +1,161 @@
+//! Codex's thread locks: who really holds one, and which of several is the session.
+
+use lariat_testkit::{DEADLINE, Sandbox, Signal};
+
+use crate::{
+    asking::{id, list},
+    codex_store::CodexStore,
+};
+
+#[test]
+fn held_by_another_program_is_not_held() {
+    let sandbox = Sandbox::new("not-codex");
+    let codex = CodexStore::of(&sandbox);
+    codex.thread(&id(1)).asked("fix it");
+    codex.thread(&id(2)).asked("fix it").answered("fixed");
+    let backup = sandbox.lookalike("backup", &[]);
+    codex.lock(&backup, &id(1));
+    codex.lock(&backup, &id(2));
+    codex.lock(&backup, &id(3));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "interrupted", None);
+    seen.expect(&id(2), "done", None);
+    assert!(seen.find(&id(3)).is_none(), "a lock is no session: {:#}", seen.json);
+    assert_eq!((seen.code, seen.unbound()), (0, vec![]));
+}
+
+#[test]
+fn left_behind_is_not_held() {
+    let sandbox = Sandbox::new("stale-lock");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["exec", "fix it"]);
+    codex.lock(&agent, &id(1));
+    codex.thread(&id(1)).asked("fix it");
+    agent.signal(Signal::TERM);
+    agent.wait(DEADLINE);
+    assert!(codex.lock_file(&id(1)).exists());
+    list(&sandbox).expect(&id(1), "interrupted", None);
+}
+
+#[test]
+fn of_several_held_by_one_terminal_the_last_opened_is_the_session() {
+    let sandbox = Sandbox::new("moved-on");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    // `/new` twice. Ids do not tell the order here, only the moments of opening do.
+    let order = [id(2), id(3), id(1)];
+    for thread in &order {
+        let lock = codex.lock(&agent, thread);
+        let rollout = codex.thread(thread).asked("fix it").answered("fixed");
+        agent.tell(&format!("open {}", rollout.path.display()));
+        crate::asking::settle(&[lock]); // opened well apart, as by a person
+    }
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "idle", Some(agent.pid()));
+    seen.expect(&id(2), "done", None);
+    seen.expect(&id(3), "done", None);
+    // `/new` once more, and nothing asked there yet.
+    codex.lock(&agent, &id(4));
+    let seen = list(&sandbox);
+    seen.expect(&id(4), "starting", Some(agent.pid()));
+    seen.expect(&id(1), "done", None);
+    assert_eq!(seen.sessions().iter().filter(|s| s["live"] == true).count(), 1);
+}
+
+#[test]
+fn a_thread_that_was_left_in_the_middle_of_a_turn() {
+    let sandbox = Sandbox::new("left-open");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    let lock = codex.lock(&agent, &id(1));
+    codex.thread(&id(1)).asked("fix it").aborted();
+    crate::asking::settle(&[lock]);
+    codex.lock(&agent, &id(2));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "stopped", None);
+    seen.expect(&id(2), "starting", Some(agent.pid()));
+}
+
+#[test]
+fn a_daemon_holds_many() {
+    let sandbox = Sandbox::new("daemon");
+    let codex = CodexStore::of(&sandbox);
+    let args = ["app-server", "--listen", "unix://", "--managed-daemon"];
+    let daemon = sandbox.lookalike("codex", &args);
+    let other = sandbox.project("other");
+    for n in 1..=3 {
+        codex.lock(&daemon, &id(n));
+    }
+    codex.thread(&id(1)).asked("fix it");
+    codex.thread_in(&id(2), &other).asked("fix it").answered("fixed");
+    codex.thread(&id(4)).asked("fix it").answered("fixed");
+    let terminal = sandbox.lookalike("codex", &[]);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(daemon.pid()));
+    seen.expect(&id(2), "idle", Some(daemon.pid()));
+    seen.expect(&id(3), "starting", Some(daemon.pid()));
+    // The server being up makes nothing live.
+    seen.expect(&id(4), "done", None);
+    // The terminal is a client; which thread it shows cannot be seen.
+    assert_eq!((seen.code, seen.unbound()), (0, vec![terminal.pid()]));
+    for n in 1..=3 {
+        let because = seen.session(&id(n))["because"].to_string();
+        assert!(because.contains("host many"), "it says so: {because}");
+    }
+
+    daemon.signal(Signal::KILL);
+    daemon.wait(DEADLINE);
+    let seen = list(&sandbox);
+    assert_ne!(seen.session(&id(1))["live"], true);
+    assert_ne!(seen.session(&id(2))["live"], true);
+}
+
+#[test]
+fn an_open_rollout_tells_where_there_are_no_locks() {
+    let sandbox = Sandbox::new("no-locks");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["exec", "fix it"]);
+    let rollout = codex.thread(&id(1)).asked("fix it");
+    agent.tell(&format!("open {}", rollout.path.display()));
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}
+
+#[test]
+fn the_lock_of_the_locks_is_no_thread() {
+    let sandbox = Sandbox::new("coordination");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    let lock = codex.lock_file(&id(1)).with_file_name(".coordination.lock");
+    agent.tell(&format!("flock {}", lock.display()));
+    let seen = list(&sandbox);
+    assert_eq!((seen.sessions().len(), seen.unbound()), (0, vec![agent.pid()]));
+}
+
+#[test]
+fn waiting_is_told_from_a_call_that_nobody_runs() {
+    let sandbox = Sandbox::new("approval");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&agent, &id(1));
+    let then = crate::moment::now() - 60_000;
+    codex.thread(&id(1)).at(then).asked("clean").calls("call_1", "rm -rf build");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "waiting", Some(agent.pid()));
+    assert_eq!(seen.session(&id(1))["reason"], "permission: exec_command rm -rf build");
+    // A background command of an earlier call changes nothing; its own command does.
+    agent.detach(&[("CODEX_THREAD_ID", &id(1)), ("CODEX_TOOL_CALL_ID", "call_0")]);
+    list(&sandbox).expect(&id(1), "waiting", Some(agent.pid()));
+    agent.detach(&[("CODEX_THREAD_ID", &id(1)), ("CODEX_TOOL_CALL_ID", "call_1")]);
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}
+
+#[test]
+fn an_agent_that_never_asks_never_waits() {
+    let sandbox = Sandbox::new("never-asks");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["exec", "fix it"]);
+    codex.lock(&agent, &id(1));
+    let thread = codex.thread(&id(1)).with_policy("never");
+    thread.at(crate::moment::now() - 60_000).asked("clean").calls("call_1", "rm -rf build");
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}

@@ -1,0 +1,206 @@
+//! Cost follows change: scenario 39, and a directory with a hundred thousand entries.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use lariat_testkit::Sandbox;
+
+use crate::{
+    asking::{LARIAT, ask, id, list, settle},
+    claude_store::ClaudeStore,
+    codex_store::CodexStore,
+};
+
+/// Runs a listing and gives the transcripts and rollouts it opened, with how much it read of each.
+fn opened(sandbox: &Sandbox) -> BTreeSet<String> {
+    let log = sandbox.root().join("streams/strace");
+    let program = sandbox
+        .program("strace")
+        .args(["-f", "-y", "-e", "trace=open,openat,openat2,read,pread64,preadv,mmap", "-o"])
+        .arg(&log)
+        .args([LARIAT, "ls", "-a", "--json"]);
+    crate::asking::Answer::of(&sandbox.world().run(&program));
+    let log = fs::read_to_string(log).expect("what strace saw");
+    assert!(log.contains("/proc/self") || log.contains("/proc"), "strace saw nothing: {log}");
+    let named = |line: &str| {
+        let end = line.find(".jsonl")?;
+        let start = line[..end].rfind('/')? + 1;
+        let id = line[start..end].get(line[start..end].len().checked_sub(36)?..)?;
+        id.starts_with('0').then(|| id.to_owned())
+    };
+    log.lines().filter_map(named).collect()
+}
+
+/// Whether there is an strace to look with; says so loudly if not.
+fn can_look(test: &str) -> bool {
+    let found =
+        std::env::var("PATH").unwrap_or_default().split(':').any(|folder| Path::new(folder).join("strace").is_file());
+    if !found {
+        println!("{test}: SKIPPED, there is no strace here: install it to run this test");
+    }
+    found
+}
+
+const SESSIONS: u64 = 150;
+
+fn many(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let (claude, codex) = (ClaudeStore::of(sandbox), CodexStore::of(sandbox));
+    let mut files = Vec::new();
+    for n in 1..=SESSIONS {
+        files.push(claude.session(&id(n)).asked("fix it").answered("fixed").left().path);
+        files.push(codex.thread(&id(1000 + n)).asked("fix it").answered("fixed").path);
+    }
+    // One that is too large to be read whole for its tokens.
+    let large = claude.session(&id(500)).asked("a long one");
+    let filler = serde_json::json!({"type": "attachment", "text": "x".repeat(1 << 16)});
+    let large = (0..40).fold(large, |talk, _| talk.line(&filler));
+    files.push(large.answered("done").left().path);
+    files
+}
+
+#[test]
+fn s39_nothing_changed_and_nothing_is_read_again() {
+    if !can_look("s39") {
+        return;
+    }
+    let sandbox = Sandbox::new("s39");
+    let files = many(&sandbox);
+    settle(&files);
+    let all = usize::try_from(SESSIONS).expect("few") * 2 + 1;
+    assert_eq!(opened(&sandbox).len(), all, "the first look reads all, and is seen to");
+    assert_eq!(opened(&sandbox), BTreeSet::new(), "the second reads none");
+    assert_eq!(opened(&sandbox), BTreeSet::new(), "nor does the third");
+    assert_eq!(list(&sandbox).sessions().len(), all);
+}
+
+#[test]
+fn s39_one_line_more_and_one_file_is_read() {
+    if !can_look("s39") {
+        return;
+    }
+    let sandbox = Sandbox::new("s39-grown");
+    let files = many(&sandbox);
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    settle(&files);
+    opened(&sandbox);
+    let grown = claude.session(&id(7)).asked("and this").path;
+    assert_eq!(opened(&sandbox), BTreeSet::from([id(7)]));
+    list(&sandbox).expect(&id(7), "interrupted", None);
+    settle(&[grown]);
+    opened(&sandbox); // may note what has settled
+    assert_eq!(opened(&sandbox), BTreeSet::new(), "the line is known by now");
+
+    let grown = codex.thread(&id(1007)).asked("and this").path;
+    assert_eq!(opened(&sandbox), BTreeSet::from([id(1007)]));
+    list(&sandbox).expect(&id(1007), "interrupted", None);
+    settle(&[grown]);
+    opened(&sandbox);
+    assert_eq!(opened(&sandbox), BTreeSet::new(), "the line is known by now");
+}
+
+#[test]
+fn s39_a_file_that_was_rewritten_is_read_anew() {
+    let sandbox = Sandbox::new("s39-rewrite");
+    let claude = ClaudeStore::of(&sandbox);
+    let talk = claude.session(&id(1)).asked("first words").answered("fixed").left();
+    settle(std::slice::from_ref(&talk.path));
+    assert_eq!(list(&sandbox).session(&id(1))["prompt"], "first words");
+    // Same inode, as long or longer, other words.
+    let text = fs::read_to_string(&talk.path).expect("a transcript");
+    fs::write(&talk.path, text.replace("first words", "other words") + "\n").expect("a rewrite");
+    assert_eq!(list(&sandbox).session(&id(1))["prompt"], "other words");
+    // Shorter.
+    fs::write(&talk.path, "").expect("a rewrite");
+    drop(claude.session(&id(1)).asked("short").answered("ok"));
+    assert_eq!(list(&sandbox).session(&id(1))["prompt"], "short");
+}
+
+#[test]
+fn s39_a_first_line_seen_half_is_seen_whole_later() {
+    let sandbox = Sandbox::new("s39-half");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let files = [
+        claude.session(&id(1)).asked("fix it").answered("fixed").left().path,
+        codex.thread(&id(2)).asked("fix it").answered("fixed").path,
+    ];
+    let whole = files.clone().map(|path| fs::read(path).expect("a store"));
+    for (path, bytes) in files.iter().zip(&whole) {
+        fs::write(path, &bytes[..40]).expect("half a line");
+    }
+    settle(&files);
+    list(&sandbox);
+    for (path, bytes) in files.iter().zip(&whole) {
+        fs::write(path, bytes).expect("all of it");
+    }
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    seen.expect(&id(2), "done", None);
+}
+
+#[test]
+fn s39_a_line_that_goes_on_after_its_value() {
+    let sandbox = Sandbox::new("s39-goes-on");
+    let claude = ClaudeStore::of(&sandbox);
+    let path = claude.session(&id(1)).asked("fix it").path;
+    let good = fs::read_to_string(&path).expect("a transcript");
+    let mut lines = good.lines();
+    let (first, second) = (lines.next().expect("a line"), lines.next().expect("a line"));
+    fs::write(&path, first).expect("a line without its end");
+    settle(std::slice::from_ref(&path));
+    list(&sandbox);
+    // Two lines joined by a torn write: no line at all.
+    fs::write(&path, format!("{first}{second}\n")).expect("a torn line");
+    let warm = list(&sandbox);
+    sandbox.env("LARIAT_NO_CACHE", "1");
+    assert_eq!(warm.timeless(), list(&sandbox).timeless());
+}
+
+/// Files of `projects/<slug>/` beyond counting: transcripts that ended long ago, and litter.
+#[test]
+fn a_hundred_thousand_entries_in_one_directory() {
+    let sandbox = Sandbox::new("100000");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let model = claude.session(&id(1)).asked("fix it").answered("fixed").left();
+    codex.thread(&id(2)).asked("fix it").answered("fixed");
+    let text = fs::read(&model.path).expect("a transcript");
+    let folder = model.path.parent().expect("a folder").to_owned();
+    const ENTRIES: u64 = 100_000;
+    std::thread::scope(|scope| {
+        for part in 0..2 {
+            let (folder, text) = (&folder, &text);
+            scope.spawn(move || {
+                for n in (10 + part..10 + ENTRIES).step_by(2) {
+                    let name = folder.join(format!("{}.jsonl", id(n)));
+                    fs::write(name, &text[..]).expect("one of many");
+                }
+            });
+        }
+    });
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &id(77)).says("busy");
+
+    let began = Instant::now();
+    let seen = ask(&sandbox, &["ls", "--json"]);
+    let took = began.elapsed();
+    assert_eq!(seen.code(), 0, "{}", seen.stderr);
+    assert_eq!(seen.json()["sessions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(seen.json()["hidden"]["ended"], ENTRIES + 1, "counted, not read");
+    assert!(took.as_secs() < 5, "ls took {took:?}");
+
+    // All of them in a second: perhaps not, but an answer, and the other agent's as ever.
+    let began = Instant::now();
+    let seen = ask(&sandbox, &["status", "--json", "--deadline", "1s", &id(2)]);
+    let took = began.elapsed();
+    assert_eq!(
+        (seen.code(), seen.json()["status"].as_str().map(str::to_owned)),
+        (0, Some("done".into())),
+        "{}",
+        seen.stderr
+    );
+    // A store that still gives gets more time than its deadline, but not for ever.
+    assert!(took.as_secs() < 25, "status took {took:?} with a deadline of 1 s");
+}

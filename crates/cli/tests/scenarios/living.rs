@@ -1,0 +1,224 @@
+//! What lives and what does not, whatever was seen last: scenarios 8, 10, 11, 13, 15.
+
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
+use serde_json::json;
+
+use crate::{
+    asking::{id, list},
+    claude_store::ClaudeStore,
+    codex_store::CodexStore,
+};
+
+/// Ends a process as the kernel does when memory runs out.
+fn kill(agent: &Lookalike) {
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+}
+
+#[test]
+fn a_session_of_each_agent_goes_through_its_states() {
+    let sandbox = Sandbox::new("states");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let (one, two) = (id(1), id(2));
+    let agent = sandbox.lookalike("claude", &[]);
+    let entry = claude.register(&agent, &one).says("idle");
+    list(&sandbox).expect(&one, "idle", Some(agent.pid()));
+    let entry = entry.says("busy");
+    let talk = claude.session(&one).asked("fix the login").calls("Bash", json!({"command": "make"}));
+    let seen = list(&sandbox);
+    seen.expect(&one, "working", Some(agent.pid()));
+    assert_eq!(seen.session(&one)["prompt"], "fix the login");
+    assert_eq!(seen.session(&one)["tool"], "Bash make");
+    let entry = entry.waits_for("permission prompt");
+    let seen = list(&sandbox);
+    seen.expect(&one, "waiting", Some(agent.pid()));
+    assert_eq!(seen.session(&one)["reason"], "permission: Bash make");
+    let entry = entry.says("idle");
+    let talk = talk.result("made").answered("done");
+    list(&sandbox).expect(&one, "idle", Some(agent.pid()));
+    drop(talk.left());
+    entry.remove();
+    kill(&agent);
+    list(&sandbox).expect(&one, "done", None);
+
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&agent, &two);
+    list(&sandbox).expect(&two, "starting", Some(agent.pid()));
+    let thread = codex.thread(&two).asked("fix the logout");
+    let seen = list(&sandbox);
+    seen.expect(&two, "working", Some(agent.pid()));
+    assert_eq!(seen.session(&two)["prompt"], "fix the logout");
+    drop(thread.answered("done"));
+    list(&sandbox).expect(&two, "idle", Some(agent.pid()));
+    kill(&agent);
+    list(&sandbox).expect(&two, "done", None);
+}
+
+#[test]
+fn s08_killed_in_the_middle_of_a_turn_is_dead() {
+    let sandbox = Sandbox::new("s08");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let (one, two) = (id(1), id(2));
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &one).says("busy");
+    claude.session(&one).asked("fix it").calls("Bash", json!({"command": "make"}));
+    let thread = sandbox.lookalike("codex", &["exec", "fix it"]);
+    codex.lock(&thread, &two);
+    codex.thread(&two).asked("fix it").calls("call_1", "make");
+    let before = list(&sandbox);
+    before.expect(&one, "working", Some(agent.pid()));
+    assert_eq!(before.session(&two)["live"], true);
+    kill(&agent);
+    kill(&thread);
+    // The registry still says busy, the lock file still lies there.
+    let after = list(&sandbox);
+    after.expect(&one, "interrupted", None);
+    after.expect(&two, "interrupted", None);
+    assert_eq!((after.code, after.unbound()), (0, vec![]));
+}
+
+#[test]
+fn s10_dead_while_it_waited_is_dead() {
+    let sandbox = Sandbox::new("s10");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let (one, two) = (id(1), id(2));
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &one).waits_for("permission prompt");
+    claude.session(&one).asked("clean").calls("Bash", json!({"command": "rm -rf build"}));
+    let thread = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&thread, &two);
+    // Long enough ago that its command would run by now.
+    let then = crate::moment::now() - 60_000;
+    codex.thread(&two).at(then).asked("clean").calls("call_1", "rm -rf build");
+    let before = list(&sandbox);
+    before.expect(&one, "waiting", Some(agent.pid()));
+    before.expect(&two, "waiting", Some(thread.pid()));
+    kill(&agent);
+    kill(&thread);
+    let after = list(&sandbox);
+    after.expect(&one, "interrupted", None);
+    after.expect(&two, "interrupted", None);
+}
+
+#[test]
+fn s11_freshly_spawned_is_starting() {
+    let sandbox = Sandbox::new("s11");
+    let codex = CodexStore::of(&sandbox);
+    let (one, two) = (id(1), id(2));
+    let new = sandbox.lookalike("claude", &["--session-id", &one, "fix it"]);
+    let thread = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&thread, &two);
+    let seen = list(&sandbox);
+    seen.expect(&one, "starting", Some(new.pid()));
+    seen.expect(&two, "starting", Some(thread.pid()));
+    assert_eq!((seen.sessions().len(), seen.unbound()), (2, vec![]));
+}
+
+#[test]
+fn s11_resumed_and_nothing_recorded_yet_is_not_ended() {
+    let sandbox = Sandbox::new("s11-resume");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let (one, two) = (id(1), id(2));
+    let yesterday = crate::moment::now() - 86_400_000;
+    claude.session(&one).at(yesterday).asked("fix it").answered("fixed").left();
+    codex.thread(&two).at(yesterday).asked("fix it").answered("fixed");
+    list(&sandbox).expect(&one, "done", None);
+    let agent = sandbox.lookalike("claude", &["--resume", &one]);
+    let thread = sandbox.lookalike("codex", &["resume", &two]);
+    let seen = list(&sandbox);
+    seen.expect(&one, "starting", Some(agent.pid()));
+    seen.expect(&two, "starting", Some(thread.pid()));
+    assert_eq!(seen.sessions().len(), 2);
+}
+
+#[test]
+fn s13_three_sessions_in_one_directory_and_one_process() {
+    let sandbox = Sandbox::new("s13");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let now = crate::moment::now();
+    for (n, ago) in [(1, 3_600_000), (2, 7_200_000), (3, 60_000)] {
+        claude.session(&id(n)).at(now - ago).asked("fix it").answered("fixed");
+        codex.thread(&id(10 + n)).at(now - ago).asked("fix it").answered("fixed");
+    }
+    // The one that runs is neither the newest nor the oldest.
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &id(1)).says("idle");
+    let thread = sandbox.lookalike("codex", &["resume", &id(11)]);
+    codex.lock(&thread, &id(11));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "idle", Some(agent.pid()));
+    seen.expect(&id(11), "idle", Some(thread.pid()));
+    for ended in [2, 3, 12, 13] {
+        seen.expect(&id(ended), "done", None);
+    }
+    assert_eq!((seen.code, seen.unbound()), (0, vec![]));
+}
+
+#[test]
+fn s15_clear_gives_the_process_another_session() {
+    let sandbox = Sandbox::new("s15");
+    let claude = ClaudeStore::of(&sandbox);
+    let (old, new) = (id(1), id(2));
+    // Its arguments keep the first id for ever.
+    let agent = sandbox.lookalike("claude", &["--session-id", &old]);
+    let entry = claude.register(&agent, &old).says("idle");
+    let talk = claude.session(&old).asked("fix it").answered("fixed");
+    list(&sandbox).expect(&old, "idle", Some(agent.pid()));
+
+    drop(talk.left());
+    entry.with("sessionId", json!(new)).says("idle");
+    claude.typed(&old, "/clear");
+    let seen = list(&sandbox);
+    seen.expect(&new, "idle", Some(agent.pid()));
+    seen.expect(&old, "done", None);
+    assert_eq!((seen.sessions().len(), seen.code), (2, 0));
+
+    let talk = claude.session(&new).asked("again");
+    claude.register(&agent, &new).says("busy");
+    list(&sandbox).expect(&new, "working", Some(agent.pid()));
+    drop(talk.answered("done"));
+    kill(&agent);
+    list(&sandbox).expect(&new, "done", None);
+}
+
+#[test]
+fn a_zombie_is_dead() {
+    let sandbox = Sandbox::new("zombie");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = id(1);
+    // Its child bears its name and is never reaped; both stand elsewhere.
+    let elsewhere = sandbox.project("elsewhere");
+    let parent = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").cwd(elsewhere));
+    let child = sandbox.world().process(parent.spawn(&[])).expect("a child");
+    assert_eq!(child.comm, "claude");
+    claude.register_as(child.pid, child.outside, &one).says("busy");
+    claude.session(&one).asked("fix it");
+    list(&sandbox).expect(&one, "working", Some(child.pid));
+    assert!(child.signal(Signal::KILL));
+    wait_until("the child to be a zombie", DEADLINE, || {
+        sandbox.world().process(child.pid).is_some_and(|p| p.state == 'Z')
+    });
+    list(&sandbox).expect(&one, "interrupted", None);
+}
+
+#[test]
+fn a_halted_agent_lives() {
+    let sandbox = Sandbox::new("halted");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let (one, two) = (id(1), id(2));
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &one).says("busy");
+    claude.session(&one).asked("fix it");
+    let thread = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&thread, &two);
+    codex.thread(&two).asked("fix it");
+    for halted in [&agent, &thread] {
+        halted.signal(Signal::STOP);
+        wait_until("it to be halted", DEADLINE, || {
+            sandbox.world().process(halted.pid()).is_some_and(|p| p.state == 'T')
+        });
+    }
+    let seen = list(&sandbox);
+    seen.expect(&one, "working", Some(agent.pid()));
+    seen.expect(&two, "working", Some(thread.pid()));
+}

@@ -1,0 +1,36 @@
+//! Scenarios with lookalike agents and stores made by hand.
+//!
+//! Each test stands in a private world (see `lariat_testkit`), puts together what real agents
+//! leave behind, starts processes that look like them, and asks the real `lariat`. What the real
+//! agents write is held by the `contract` tests; here the cases are those that no real agent can
+//! be made to show on demand: reused PIDs, torn files, hostile text, a process table that fails.
+//!
+//! Start at [`claude_store`] and [`codex_store`], which write the stores, and [`asking`], which
+//! asks. Tests named `sNN_…` are the scenarios of that number.
+//!
+//! Run with `--features lariat/pause-points`, after `cargo build --workspace --bins`.
+
+// Tests write files, start programs and print freely; the rooms that own those calls are in the
+// product.
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+
+mod asking;
+mod chance;
+mod claude_store;
+mod codex_store;
+mod moment;
+
+mod bad_input;
+mod codex_locks;
+mod conventions;
+mod cost;
+mod damage;
+mod failing;
+mod hostile;
+mod living;
+mod mutants;
+mod registered;
+mod stopping;
+mod targets;
+mod unbound;
+mod waiting;

@@ -1,0 +1,164 @@
+//! Claude Code's registry is a claim, not a fact: reused PIDs, other machines, leftovers.
+
+use lariat_testkit::{DEADLINE, Sandbox, Signal};
+use serde_json::json;
+
+use crate::{
+    asking::{id, list},
+    claude_store::{ClaudeStore, started},
+};
+
+#[test]
+fn a_pid_held_by_another_program_is_stale() {
+    let sandbox = Sandbox::new("reused");
+    let claude = ClaudeStore::of(&sandbox);
+    // Same pid, same start time, another program: what the kernel allows within a tick.
+    let make = sandbox.lookalike("make", &["all"]);
+    claude.register(&make, &id(1)).says("busy");
+    claude.session(&id(1)).asked("fix it").calls("Bash", json!({"command": "make"}));
+    claude.register(&make, &id(2)).says("waiting").in_file("second.json");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "interrupted", None);
+    assert_eq!(seen.session(&id(2))["live"], false, "{:#}", seen.json);
+    assert_eq!((seen.code, seen.unbound()), (0, vec![]));
+}
+
+#[test]
+fn a_pid_with_another_start_time_is_stale() {
+    let sandbox = Sandbox::new("restarted");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &["--session-id", &id(2)]);
+    let start = started(agent.outside_pid().expect("alive"));
+    claude
+        .register(&agent, &id(1))
+        .says("busy")
+        .with("procStart", json!((start - 1).to_string()))
+        .with("startedAt", json!(crate::moment::now() - 1000));
+    claude.session(&id(1)).asked("fix it");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "interrupted", None);
+    seen.expect(&id(2), "starting", Some(agent.pid()));
+}
+
+#[test]
+fn an_entry_of_another_machine_cannot_be_checked() {
+    let sandbox = Sandbox::new("machine");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    let namespace = "pid:[4026531836]";
+    let domain = format!("linux:ffffffffffffffffffffffffffffffff:{namespace}");
+    claude.register(&agent, &id(1)).says("busy").with("pidDomain", json!(domain));
+    claude.session(&id(1)).asked("fix it");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "unknown", None);
+    assert_eq!(seen.session(&id(1))["live"], json!(null));
+    assert_eq!((seen.code, seen.unbound()), (5, vec![agent.pid()]));
+}
+
+#[test]
+fn an_entry_of_another_pid_namespace_cannot_be_checked() {
+    let sandbox = Sandbox::new("namespace");
+    let claude = ClaudeStore::of(&sandbox);
+    // In a directory of its own, so that no other process here could be it.
+    let agent = sandbox.lookalike("claude", &[]);
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let domain = format!("linux:{}:pid:[4026532999]", machine.trim());
+    claude.register(&agent, &id(1)).says("busy").with("pidDomain", json!(domain));
+    claude.session(&id(1)).asked("fix it");
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "unknown", None);
+    assert_eq!((seen.session(&id(1))["live"].clone(), seen.code), (json!(null), 5));
+    // Seen by default too: unknown is always visible.
+    let shown = crate::asking::ask(&sandbox, &["ls"]);
+    assert!(shown.stdout.contains("UNKNOWN") && shown.stdout.contains(&id(1)[..8]), "{shown:?}");
+    assert_eq!(shown.code(), 5);
+}
+
+#[test]
+fn a_leftover_of_a_killed_agent_keeps_nothing_alive() {
+    let sandbox = Sandbox::new("leftover");
+    let claude = ClaudeStore::of(&sandbox);
+    for (n, status) in [(1, "busy"), (2, "idle"), (3, "waiting"), (4, "shell"), (5, "dreaming")] {
+        let agent = sandbox.lookalike("claude", &[]);
+        claude.register(&agent, &id(n)).says(status);
+        claude.session(&id(n)).asked("fix it").answered("fixed");
+        agent.signal(Signal::KILL);
+        agent.wait(DEADLINE);
+    }
+    let seen = list(&sandbox);
+    for n in 1..=5 {
+        seen.expect(&id(n), "done", None);
+    }
+    assert_eq!(seen.code, 0);
+}
+
+#[test]
+fn a_status_from_the_future_is_alive() {
+    let sandbox = Sandbox::new("future");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &id(1)).says("dreaming");
+    claude.session(&id(1)).asked("fix it");
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}
+
+#[test]
+fn two_processes_on_one_session_are_one_row() {
+    let sandbox = Sandbox::new("two-on-one");
+    let claude = ClaudeStore::of(&sandbox);
+    let first = sandbox.lookalike("claude", &["--resume", &id(1)]);
+    let second = sandbox.lookalike("claude", &["-p", "--resume", &id(1)]);
+    claude.session(&id(1)).asked("fix it");
+    claude.register(&first, &id(1)).says("idle");
+    claude.register(&second, &id(1)).waits_for("permission prompt");
+    let seen = list(&sandbox);
+    // The one that needs a person is the one to show.
+    seen.expect(&id(1), "waiting", Some(second.pid()));
+    assert_eq!(seen.sessions().len(), 1);
+    let because = seen.session(&id(1))["because"].to_string();
+    assert!(because.contains(&first.pid().to_string()), "the other is told of: {because}");
+}
+
+#[test]
+fn one_process_has_one_session() {
+    let sandbox = Sandbox::new("one-on-two");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &id(1)).says("busy").in_file("1-old.json");
+    claude.register(&agent, &id(2)).says("busy");
+    claude.session(&id(1)).asked("fix it");
+    claude.session(&id(2)).asked("fix it");
+    let seen = list(&sandbox); // the law is held against every listing
+    seen.expect(&id(2), "working", Some(agent.pid()));
+    assert_ne!(seen.session(&id(1))["live"], true, "{:#}", seen.json);
+}
+
+#[test]
+fn a_worker_that_was_respawned_is_one_row() {
+    let sandbox = Sandbox::new("respawned");
+    let claude = ClaudeStore::of(&sandbox);
+    let dead = sandbox.lookalike("claude", &["bg-spare", "--bg-spare", "claim.sock"]);
+    claude.register(&dead, &id(1)).says("busy").with("kind", json!("bg"));
+    dead.signal(Signal::KILL);
+    dead.wait(DEADLINE);
+    let worker = sandbox.lookalike("claude", &["bg-spare", "--bg-spare", "claim.sock"]);
+    claude.register(&worker, &id(1)).says("busy").with("kind", json!("bg"));
+    claude.session(&id(1)).asked("fix it");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(worker.pid()));
+    assert_eq!(seen.sessions().len(), 1);
+}
+
+#[test]
+fn an_end_record_beats_a_frozen_entry() {
+    let sandbox = Sandbox::new("end-record");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &id(1)).says("busy");
+    claude.session(&id(1)).asked("fix it").interrupted().left();
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    list(&sandbox).expect(&id(1), "stopped", None);
+}

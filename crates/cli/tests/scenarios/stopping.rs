@@ -1,0 +1,235 @@
+//! What ends when it is told to, and nothing else: scenarios 12, 14, 23, 24, 25, and a kill that
+//! was cut short.
+//!
+//! To see them red: in `sys::tree`, signal the root only (24); in `engine::stop`, store the wish
+//! after the end instead of before (the cut-short ones); leave out the comparison of start times
+//! (12).
+
+use std::fs;
+
+use lariat_testkit::{DEADLINE, Exit, Lookalike, Sandbox, Signal, wait_until};
+use serde_json::{Value, json};
+
+use crate::{
+    asking::{ask, id, lariat, list},
+    claude_store::ClaudeStore,
+    codex_store::CodexStore,
+};
+
+/// A lookalike in the middle of a turn.
+fn working(sandbox: &Sandbox, number: u64) -> (Lookalike, String) {
+    let claude = ClaudeStore::of(sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    let one = id(number);
+    drop(claude.register(&agent, &one).says("busy"));
+    drop(claude.session(&one).asked("fix it").calls("Bash", json!({"command": "make"})));
+    (agent, one)
+}
+
+fn alive(sandbox: &Sandbox, pid: i32) -> bool {
+    sandbox.processes().iter().any(|p| p.pid == pid && p.state != 'Z')
+}
+
+fn outcome(sandbox: &Sandbox, args: &[&str]) -> (i32, Value) {
+    let output = ask(sandbox, args);
+    let last = output.stdout.lines().last().unwrap_or("null");
+    (output.code(), serde_json::from_str(last).expect("one object a line"))
+}
+
+#[test]
+fn stop_ends_it_and_says_who_asked() {
+    let sandbox = Sandbox::new("stop");
+    let (agent, one) = working(&sandbox, 1);
+    let (code, told) = outcome(&sandbox, &["stop", &one, "--json"]);
+    assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+    agent.wait(DEADLINE);
+    let seen = list(&sandbox);
+    seen.expect(&one, "stopped", None);
+    // Deleting what we own forgets only who asked.
+    fs::remove_dir_all(sandbox.state_dir().join("lariat")).expect("our records");
+    list(&sandbox).expect(&one, "interrupted", None);
+}
+
+#[test]
+fn s12_a_pid_that_another_program_has_now_is_not_signalled() {
+    let sandbox = Sandbox::new("s12");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = id(1);
+    let other = sandbox.lookalike("editor", &[]);
+    drop(claude.register(&other, &one).says("busy"));
+    drop(claude.session(&one).asked("fix it"));
+    for verb in ["stop", "kill"] {
+        let (code, told) = outcome(&sandbox, &[verb, &one, "--json"]);
+        assert_eq!((code, &told["outcome"]), (0, &json!("gone")), "{told}");
+        other.tell("ready");
+    }
+    list(&sandbox).expect(&one, "interrupted", None);
+}
+
+#[test]
+fn s14_the_newer_session_in_the_same_directory_is_unharmed() {
+    let sandbox = Sandbox::new("s14");
+    let (old, one) = working(&sandbox, 1);
+    let (newer, two) = working(&sandbox, 2);
+    // Even one that was started from within the old one's tool, and stands on its own by now.
+    let claude = ClaudeStore::of(&sandbox);
+    let three = id(3);
+    let program = Lookalike::program(&sandbox, "inner/claude").env("CLAUDE_CODE_SESSION_ID", &one);
+    let inner = Lookalike::start(&sandbox, &program);
+    drop(claude.register(&inner, &three).says("idle"));
+    let (code, _) = outcome(&sandbox, &["kill", &one, "--json"]);
+    assert_eq!(code, 0);
+    old.wait(DEADLINE);
+    newer.tell("ready");
+    inner.tell("ready");
+    let seen = list(&sandbox);
+    seen.expect(&one, "stopped", None);
+    seen.expect(&two, "working", Some(newer.pid()));
+    seen.expect(&three, "idle", Some(inner.pid()));
+}
+
+#[test]
+fn s23_killing_what_is_gone_succeeds_and_changes_no_word() {
+    let sandbox = Sandbox::new("s23");
+    let (agent, one) = working(&sandbox, 1);
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    for _ in 0..2 {
+        let (code, told) = outcome(&sandbox, &["kill", &one, "--json"]);
+        assert_eq!((code, &told["outcome"]), (0, &json!("gone")));
+        list(&sandbox).expect(&one, "interrupted", None);
+    }
+    let wish = sandbox.state_dir().join(format!("lariat/sessions/claude-{one}/intent.json"));
+    let wish: Value = serde_json::from_slice(&fs::read(wish).expect("the wish is kept")).expect("JSON");
+    assert_eq!((&wish["want"], &wish["generation"]), (&json!("stop"), &json!(2)));
+}
+
+#[test]
+fn s24_grandchildren_in_sessions_of_their_own_that_ignore_signals_are_ended() {
+    for verb in ["stop", "kill"] {
+        let sandbox = Sandbox::new("s24");
+        let claude = ClaudeStore::of(&sandbox);
+        let one = id(1);
+        let program = Lookalike::program(&sandbox, "claude");
+        let stubborn = [Signal::TERM, Signal::INT, Signal::HUP];
+        let agent = Lookalike::start_ignoring(&sandbox, &program, &stubborn);
+        drop(claude.register(&agent, &one).says("busy"));
+        drop(claude.session(&one).asked("serve"));
+        // Ignored signals are inherited; one of them has lost the mark, one its parent.
+        let marked = agent.detach(&[("CLAUDE_CODE_SESSION_ID", &one)]);
+        let plain = agent.detach(&[]);
+        let (code, told) = outcome(&sandbox, &[verb, &one, "--grace", "200ms", "--json"]);
+        assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+        for pid in [agent.pid(), marked, plain] {
+            assert!(!alive(&sandbox, pid), "{pid} is left: {told}");
+        }
+        list(&sandbox).expect(&one, "stopped", None);
+    }
+}
+
+#[test]
+fn s25_it_shows_running_until_it_is_dead() {
+    let sandbox = Sandbox::new("s25");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = id(1);
+    let agent =
+        Lookalike::start_ignoring(&sandbox, &Lookalike::program(&sandbox, "claude"), &[Signal::INT, Signal::TERM]);
+    drop(claude.register(&agent, &one).says("busy"));
+    drop(claude.session(&one).asked("serve"));
+    let stopping = sandbox.spawn(&lariat(&sandbox, &["stop", &one, "--grace", "2s", "--json"]));
+    let wish = sandbox.state_dir().join(format!("lariat/sessions/claude-{one}/intent.json"));
+    wait_until("the wish is stored", DEADLINE, || wish.exists());
+    let seen = list(&sandbox);
+    seen.expect(&one, "working", Some(agent.pid()));
+    assert!(seen.session(&one)["reason"].as_str().expect("text").starts_with("stop asked"), "{}", seen.session(&one));
+    assert_eq!(stopping.output(DEADLINE).code(), 0);
+    list(&sandbox).expect(&one, "stopped", None);
+}
+
+#[test]
+fn a_kill_that_a_crash_cut_short_is_shown_and_finished_by_the_next_verb_that_acts() {
+    let sandbox = Sandbox::new("cut");
+    let (agent, one) = working(&sandbox, 1);
+    let (_other, two) = working(&sandbox, 2);
+    let died = sandbox.world().run(&lariat(&sandbox, &["kill", &one]).env("LARIAT_DIE_AT", "stop.wished"));
+    assert_eq!(died.exit, Exit::Signal(9), "built without --features lariat/pause-points");
+    agent.tell("ready");
+    let seen = list(&sandbox);
+    seen.expect(&one, "working", Some(agent.pid()));
+    assert!(seen.session(&one)["reason"].as_str().expect("text").starts_with("kill asked"), "looking never acts");
+    let (code, _) = outcome(&sandbox, &["kill", &two, "--json"]);
+    assert_eq!(code, 0);
+    agent.wait(DEADLINE);
+    list(&sandbox).expect(&one, "stopped", None);
+}
+
+#[test]
+fn a_crash_before_the_wish_is_stored_ends_nothing() {
+    for point in ["put.created", "put.written", "put.synced"] {
+        let sandbox = Sandbox::new("before");
+        let (agent, one) = working(&sandbox, 1);
+        sandbox.world().run(&lariat(&sandbox, &["kill", &one]).env("LARIAT_DIE_AT", point));
+        agent.tell("ready");
+        list(&sandbox).expect(&one, "working", Some(agent.pid()));
+    }
+}
+
+#[test]
+fn without_a_durable_wish_nothing_is_signalled() {
+    let sandbox = Sandbox::new("full");
+    let (agent, one) = working(&sandbox, 1);
+    let state = sandbox.state_dir();
+    fs::create_dir_all(&state).expect("a folder");
+    fs::write(state.join("lariat"), "in the way").expect("a file where our folder should be");
+    let (code, told) = outcome(&sandbox, &["kill", &one, "--json"]);
+    assert_eq!((code, &told["outcome"]), (1, &json!("failed")), "{told}");
+    agent.tell("ready");
+    let (code, told) = outcome(&sandbox, &["kill", &one, "--force", "--json"]);
+    assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+    agent.wait(DEADLINE);
+}
+
+#[test]
+fn all_is_a_plan_until_it_is_confirmed_and_a_shared_server_is_refused() {
+    let sandbox = Sandbox::new("all");
+    let codex = CodexStore::of(&sandbox);
+    let (agent, one) = working(&sandbox, 1);
+    let plan = ask(&sandbox, &["stop", "--all"]);
+    assert_eq!(plan.code(), 0);
+    assert!(plan.stdout.contains(&one) && plan.stdout.contains("--yes"), "{}", plan.stdout);
+    agent.tell("ready");
+    let (code, _) = outcome(&sandbox, &["stop", "--all", "--yes", "--json"]);
+    assert_eq!(code, 0);
+    agent.wait(DEADLINE);
+
+    let two = id(2);
+    let daemon = sandbox.lookalike("codex", &["app-server", "--listen", "unix://", "--managed-daemon"]);
+    codex.lock(&daemon, &two);
+    drop(codex.thread(&two).asked("fix it"));
+    let (code, told) = outcome(&sandbox, &["kill", &two, "--json"]);
+    assert_eq!((code, &told["outcome"]), (3, &json!("refused")), "{told}");
+    daemon.tell("ready");
+}
+
+#[test]
+fn a_broken_wish_is_a_warning_and_is_put_aside_by_the_next_verb_that_acts() {
+    let sandbox = Sandbox::new("broken");
+    let (_agent, one) = working(&sandbox, 1);
+    let folder = sandbox.state_dir().join(format!("lariat/sessions/claude-{one}"));
+    fs::create_dir_all(&folder).expect("our folder");
+    fs::write(folder.join("intent.json"), "{").expect("a torn record");
+    let listed = ask(&sandbox, &["ls", "--json"]);
+    assert!(listed.stdout.contains("intent.json"), "{}", listed.stdout);
+    assert_eq!(outcome(&sandbox, &["kill", &one, "--json"]).0, 0);
+    let kept = fs::read_dir(&folder).expect("our folder").flatten();
+    assert!(kept.into_iter().any(|f| f.file_name().to_string_lossy().ends_with(".unreadable")));
+}
+
+#[test]
+fn the_journal_tells_what_was_done() {
+    let sandbox = Sandbox::new("journal");
+    let (_agent, one) = working(&sandbox, 1);
+    assert_eq!(outcome(&sandbox, &["kill", &one, "--json"]).0, 0);
+    let (code, entry) = outcome(&sandbox, &["journal", "--json"]);
+    assert_eq!((code, &entry["what"], &entry["id"]), (0, &json!("kill"), &json!(format!("claude:{one}"))));
+}

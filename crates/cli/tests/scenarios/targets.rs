@@ -1,0 +1,84 @@
+//! Which session a person means: scenario 19, for every verb that takes a target.
+
+use lariat_testkit::Sandbox;
+
+use crate::{asking::ask, claude_store::ClaudeStore, codex_store::CodexStore};
+
+const ONE: &str = "aaaa1111-1111-4111-8111-111111111111";
+const TWO: &str = "aaaa2222-1111-4111-8111-111111111111";
+const THREE: &str = "bbbb3333-1111-7111-8111-111111111111";
+
+const VERBS: [&[&str]; 4] = [&["status"], &["explain"], &["peek"], &["peek", "-n", "3"]];
+
+fn three() -> Sandbox {
+    let sandbox = Sandbox::new("targets");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    claude.session(ONE).asked("first thing").answered("first answer").left();
+    let other = sandbox.project("other");
+    claude.session_in(TWO, &other).asked("second thing").answered("second answer").left();
+    let third = sandbox.project("third");
+    codex.thread_in(THREE, &third).asked("third thing").answered("third answer");
+    codex.name(THREE, "the-third");
+    sandbox
+}
+
+#[test]
+fn s19_a_shared_prefix_is_an_error_that_lists_both() {
+    let sandbox = three();
+    for verb in VERBS {
+        for json in [&[][..], &["--json"]] {
+            let said = ask(&sandbox, &[verb, &["aaaa"], json].concat());
+            assert_eq!(said.code(), 2, "{verb:?}: {said:?}");
+            assert!(said.stderr.contains(ONE) && said.stderr.contains(TWO), "{verb:?}: {said:?}");
+            assert!(!said.stderr.contains(THREE), "{verb:?}: {said:?}");
+            assert_eq!(said.stdout, "", "{verb:?}");
+        }
+    }
+    // Beside a target that is one: still an error, and nothing half said.
+    let said = ask(&sandbox, &["status", THREE, "aaaa"]);
+    assert_eq!((said.code(), said.stdout.as_str()), (2, ""), "{said:?}");
+}
+
+#[test]
+fn one_session_by_every_name_it_has() {
+    let sandbox = three();
+    let third = sandbox.project("third");
+    let third = third.to_str().expect("UTF-8");
+    let full = format!("codex:{THREE}");
+    for verb in VERBS {
+        for target in [THREE, full.as_str(), "bbbb", "codex:bbbb", "the-third", third] {
+            let said = ask(&sandbox, &[verb, &[target]].concat());
+            assert_eq!(said.code(), 0, "{verb:?} {target}: {said:?}");
+            assert!(said.stdout.contains(THREE), "{verb:?} {target}: {said:?}");
+        }
+    }
+    // `.` is where one stands.
+    let said = ask(&sandbox, &["status", "."]);
+    assert!(said.stdout.contains(ONE), "{said:?}");
+    let peeked = ask(&sandbox, &["peek", "bbbb"]);
+    assert!(peeked.stdout.contains("third answer"), "{peeked:?}");
+}
+
+#[test]
+fn what_fits_nothing_is_said_so() {
+    let sandbox = three();
+    for verb in VERBS {
+        for target in ["cccc", "", "no-such-name", "/no/such/place", "%"] {
+            let said = ask(&sandbox, &[verb, &[target]].concat());
+            assert_eq!(said.code(), 2, "{verb:?} {target:?}: {said:?}");
+            assert!(!said.stderr.is_empty() && said.stdout.is_empty(), "{verb:?}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn an_id_beats_a_name_that_imitates_it() {
+    let sandbox = three();
+    // Agents choose names; nobody may take another's id away by choosing it.
+    CodexStore::of(&sandbox).name(THREE, ONE);
+    for verb in VERBS {
+        let said = ask(&sandbox, &[verb, &[ONE]].concat());
+        assert_eq!(said.code(), 0, "{verb:?}: {said:?}");
+        assert!(said.stdout.contains(&format!("claude:{ONE}")), "{verb:?}: {said:?}");
+    }
+}

@@ -1,0 +1,82 @@
+//! `lariat wait`: woken by what changes, never early, never for ever.
+
+use lariat_testkit::{DEADLINE, Sandbox, Signal};
+use serde_json::json;
+
+use crate::{
+    asking::{ask, id, lariat, list},
+    claude_store::ClaudeStore,
+};
+
+#[test]
+fn it_returns_when_the_turn_is_over_and_not_before() {
+    let sandbox = Sandbox::new("wait");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = id(1);
+    let agent = sandbox.lookalike("claude", &[]);
+    let entry = claude.register(&agent, &one).says("busy");
+    let talk = claude.session(&one).asked("fix it").calls("Bash", json!({"command": "make"}));
+    let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", &one, "--json"]));
+    // It has looked at least once when it sleeps; a look of our own takes as long.
+    list(&sandbox).expect(&one, "working", Some(agent.pid()));
+    assert!(waiting.exit().is_none());
+    drop(talk.result("made").answered("done"));
+    drop(entry.says("idle"));
+    let told = waiting.output(DEADLINE);
+    assert_eq!(told.code(), 0);
+    assert_eq!(told.json()["status"], "idle");
+}
+
+#[test]
+fn an_end_ends_the_wait_and_says_how_it_ended() {
+    let sandbox = Sandbox::new("wait-end");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = id(1);
+    let agent = sandbox.lookalike("claude", &[]);
+    drop(claude.register(&agent, &one).says("busy"));
+    drop(claude.session(&one).asked("fix it"));
+    let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", &one, "--until", "done", "--json"]));
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    let told = waiting.output(DEADLINE);
+    assert_eq!((told.code(), &told.json()["status"]), (1, &json!("interrupted")));
+}
+
+#[test]
+fn any_takes_the_first_and_a_timeout_is_exit_code_4() {
+    let sandbox = Sandbox::new("wait-any");
+    let claude = ClaudeStore::of(&sandbox);
+    let (one, two) = (id(1), id(2));
+    let agents = [sandbox.lookalike("claude", &[]), sandbox.lookalike("claude", &[])];
+    drop(claude.register(&agents[0], &one).says("busy"));
+    drop(claude.register(&agents[1], &two).says("idle"));
+    assert_eq!(ask(&sandbox, &["wait", &one, &two, "--any"]).code(), 0);
+    assert_eq!(ask(&sandbox, &["wait", &one, &two, "--timeout", "10ms"]).code(), 4);
+    assert_eq!(ask(&sandbox, &["wait", "nobody"]).code(), 2);
+}
+
+#[test]
+fn waiting_costs_nothing() {
+    let sandbox = Sandbox::new("wait-cost");
+    let claude = ClaudeStore::of(&sandbox);
+    let (one, two) = (id(1), id(2));
+    let agent = sandbox.lookalike("claude", &[]);
+    drop(claude.register(&agent, &one).says("busy"));
+    drop(claude.session(&two).asked("an old one").answered("done"));
+    let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", &one]));
+    let outside = waiting.outside_pid().expect("it waits");
+    // Voluntary switches stand still once it sleeps: a look every now and then would move them.
+    let switches = || {
+        let status = std::fs::read_to_string(format!("/proc/{outside}/status")).expect("it lives");
+        status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:").map(|n| n.trim().to_owned()))
+    };
+    let sleeps = || std::fs::read_to_string(format!("/proc/{outside}/wchan")).unwrap_or_default().contains("poll");
+    lariat_testkit::wait_until("it sleeps in poll", DEADLINE, sleeps);
+    let before = switches();
+    for _ in 0..5 {
+        list(&sandbox).expect(&one, "working", Some(agent.pid()));
+    }
+    assert!(sleeps());
+    assert_eq!(switches(), before, "it slept while others looked");
+    waiting.signal(Signal::KILL);
+}
