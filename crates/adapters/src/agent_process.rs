@@ -27,16 +27,17 @@ pub struct Run {
 /// Whether a process runs one of these programs.
 pub fn runs(process: &Process, names: &[&str]) -> Option<Run> {
     let mut arguments = process.arguments().enumerate();
-    let program = arguments.next().map_or("", |(_, a)| a);
+    let program = base(arguments.next().map_or("", |(_, a)| a));
     let named = |path: &str| names.contains(&base(path));
-    if named(program) || (named(&process.comm) && !is_interpreter(base(program))) {
-        return Some(Run { arguments: 1, script: false });
+    if is_interpreter(program) {
+        let (at, script) = arguments.find(|(_, a)| !a.starts_with('-'))?;
+        return (named(script) || named(&process.comm)).then_some(Run { arguments: at + 1, script: true });
     }
-    if !is_interpreter(base(program)) {
-        return None;
-    }
-    let (at, script) = arguments.find(|(_, a)| !a.starts_with('-'))?;
-    named(script).then_some(Run { arguments: at + 1, script: true })
+    // One binary may be several programs, told apart by the name it is called
+    // by: `codex-linux-sandbox` is a tool, whatever file it was started from.
+    let another = names.iter().any(|n| program.strip_prefix(n).is_some_and(|rest| rest.starts_with('-')));
+    let ours = named(program) || (named(&process.comm) && !another);
+    ours.then_some(Run { arguments: 1, script: false })
 }
 
 fn base(path: &str) -> &str {
