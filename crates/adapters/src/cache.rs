@@ -19,12 +19,12 @@ use crate::reader::{Fold, Reading};
 use crate::store::in_parallel;
 
 /// Changes with every change of what is kept: an old cache is then no cache.
-const FORMAT: u64 = u64::from_le_bytes(*b"lariat04");
+const FORMAT: u64 = u64::from_le_bytes(*b"lariat05");
 /// Entries are kept in shards of so many, to be read by several threads.
 const SHARD: usize = 256;
 /// Format, number of shards, checksum of the index. The index has the length
 /// and the checksum of each shard.
-const HEAD: usize = 24;
+const FOOT: usize = 24;
 /// A file that changed this short a while before it was read may change again
 /// within the same time stamp.
 const RACY: i64 = 50_000_000;
@@ -43,7 +43,7 @@ pub fn flat(key: &Key) -> FlatKey {
 pub struct Cache<F> {
     base: Option<PathBuf>,
     readings: Readings<F>,
-    base_size: u64,
+    base_entries: usize,
 }
 
 /// What the cache knows of a file.
@@ -70,12 +70,12 @@ impl<F: Fold> Cache<F> {
     /// Loads a cache. Without a path there is none, and none is written.
     pub fn load(base: Option<PathBuf>) -> Cache<F> {
         let mut readings = Readings::default();
-        let mut base_size = 0;
+        let mut base_entries = 0;
         if let Some(path) = &base {
-            base_size = read(path, false, &mut readings).unwrap_or(0);
+            base_entries = read(path, false, &mut readings).unwrap_or(0);
             let _ = read(&newer(path), true, &mut readings); // what is damaged is not there
         }
-        Cache { base, readings, base_size }
+        Cache { base, readings, base_entries }
     }
 
     /// Takes out what is known of a file.
@@ -88,9 +88,9 @@ impl<F: Fold> Cache<F> {
     }
 
     /// Writes down what was read. A file that changed this very moment is left
-    /// out: it may change again within the same time stamp.
-    /// What nobody asked for this time is kept too, unless all was asked for:
-    /// then it is of files that are gone.
+    /// out: it may change again within the same time stamp. What nobody asked for
+    /// this time is kept too, unless all was asked for: then it is of files that
+    /// are gone.
     pub fn save<'a>(&'a self, kept: impl Iterator<Item = Kept<'a, F>> + Clone, all: bool, now_ns: i64)
     where
         F: 'a,
@@ -99,16 +99,11 @@ impl<F: Fold> Cache<F> {
         let unasked = self.readings.values().filter(|_| !all);
         let unasked = unasked.map(|(key, newer, reading)| Kept { key: *key, reading, newer: *newer });
         let settled = kept.filter(|k| now_ns.saturating_sub(k.key.4) > RACY).chain(unasked);
-        let encoded = |entries: &mut dyn Iterator<Item = Kept<'a, F>>| {
-            encode(&entries.map(|k| (k.key, k.reading)).collect::<Vec<_>>())
-        };
+        let since = settled.clone().filter(|k| k.newer);
         // A cache that cannot be written is no reason to fail.
-        let Ok(since) = encoded(&mut settled.clone().filter(|k| k.newer)) else { return };
-        if (since.len() as u64).saturating_mul(8) < self.base_size {
-            let _ = write(&newer(base), &since);
-        } else if let Ok(all) = encoded(&mut settled.clone())
-            && write(base, &all).is_ok()
-        {
+        if since.clone().count() * 8 < self.base_entries {
+            let _ = write(&newer(base), since);
+        } else if write(base, settled).is_ok() {
             #[expect(clippy::disallowed_methods, reason = "our own cache, now part of the base")]
             let _ = std::fs::remove_file(newer(base));
         }
@@ -137,32 +132,32 @@ impl Hasher for Spread {
     }
 }
 
-/// Reads one of the two files; its size.
-fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result<u64> {
+/// Reads one of the two files; how many entries it has.
+fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result<usize> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not our cache");
     let (file, key) = file::open(path)?;
-    let mut head = [0; HEAD];
-    file.read_exact_at(&mut head, 0)?;
-    let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
-    let (shards, sum) = (number(8), number(16));
+    let end = key.size.checked_sub(FOOT as u64).ok_or_else(damaged)?;
+    let mut foot = [0; FOOT];
+    file.read_exact_at(&mut foot, end)?;
+    let [format, shards, sum] =
+        [0, 8, 16].map(|at| u64::from_le_bytes(foot[at..at + 8].try_into().unwrap_or_default()));
     let index_size = shards.saturating_mul(16);
-    if number(0) != FORMAT || index_size > key.size {
+    if format != FORMAT || index_size > end {
         return Err(damaged()); // before any size in it is believed
     }
     let mut index = vec![0; index_size as usize];
-    file.read_exact_at(&mut index, HEAD as u64)?;
+    file.read_exact_at(&mut index, end - index_size)?;
     if xxh3_64(&index) != sum {
         return Err(damaged());
     }
-    let mut offset = HEAD as u64 + index_size;
+    let mut offset = 0u64;
     let mut places = Vec::new();
-    for entry in index.as_chunks::<16>().0 {
-        let (len, sum) = (entry.first_chunk::<8>(), entry.last_chunk::<8>());
-        let (len, sum) = (u64::from_le_bytes(*len.ok_or_else(damaged)?), u64::from_le_bytes(*sum.ok_or_else(damaged)?));
+    for entry in index.as_chunks::<8>().0.chunks_exact(2) {
+        let (len, sum) = (u64::from_le_bytes(entry[0]), u64::from_le_bytes(entry[1]));
         places.push((offset, len, sum));
         offset = offset.saturating_add(len);
     }
-    if offset != key.size {
+    if offset != end - index_size {
         return Err(damaged());
     }
     let read_shard = |(offset, len, sum): (u64, u64, u64)| {
@@ -173,12 +168,14 @@ fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result
         }
         decode(&shard).map_err(|_| damaged())
     };
+    let mut count = 0;
     for shard in in_parallel(places, read_shard) {
         for (key, reading) in shard? {
             into.insert((key.0, key.1), (key, newer, reading));
+            count += 1;
         }
     }
-    Ok(key.size)
+    Ok(count)
 }
 
 fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Reading<F>>)>> {
@@ -191,29 +188,15 @@ fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Readi
     Ok(entries)
 }
 
-fn encode<F: Fold>(entries: &[(FlatKey, &Reading<F>)]) -> io::Result<Vec<u8>> {
-    let mut index = Vec::new();
-    let mut body = Vec::new();
-    for shard in entries.chunks(SHARD) {
-        let from = body.len();
-        for entry in shard {
-            body = postcard::to_extend(entry, body).map_err(io::Error::other)?;
-        }
-        index.extend_from_slice(&((body.len() - from) as u64).to_le_bytes());
-        index.extend_from_slice(&xxh3_64(&body[from..]).to_le_bytes());
-    }
-    let head = [FORMAT, (index.len() / 16) as u64, xxh3_64(&index)].map(u64::to_le_bytes);
-    Ok([head.as_flattened(), &index, &body].concat())
-}
-
-/// Not durable on purpose, but never half a file: another lariat may read it now.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes one of the two files: shards, then the index, then the foot. Not
+/// durable on purpose, but never half a file: another lariat may read it now.
+fn write<'a, F: Fold + 'a>(path: &Path, kept: impl Iterator<Item = Kept<'a, F>>) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         use std::os::unix::fs::DirBuilderExt as _;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let written = std::fs::File::create(&temporary).and_then(|mut f| f.write_all(bytes));
+    let written = std::fs::File::create(&temporary).and_then(|file| write_shards(file, kept));
     #[expect(clippy::disallowed_methods, reason = "the one cache write")]
     let written = written.and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
@@ -221,4 +204,22 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = std::fs::remove_file(&temporary);
     }
     written
+}
+
+fn write_shards<'a, F: Fold + 'a>(mut file: std::fs::File, kept: impl Iterator<Item = Kept<'a, F>>) -> io::Result<()> {
+    let mut kept = kept.peekable();
+    let mut index = Vec::new();
+    let mut shard = Vec::with_capacity(1 << 17);
+    while kept.peek().is_some() {
+        shard.clear();
+        for k in kept.by_ref().take(SHARD) {
+            shard = postcard::to_extend(&(k.key, k.reading), shard).map_err(io::Error::other)?;
+        }
+        index.extend_from_slice(&(shard.len() as u64).to_le_bytes());
+        index.extend_from_slice(&xxh3_64(&shard).to_le_bytes());
+        file.write_all(&shard)?;
+    }
+    file.write_all(&index)?;
+    let foot = [FORMAT, (index.len() / 16) as u64, xxh3_64(&index)].map(u64::to_le_bytes);
+    file.write_all(foot.as_flattened())
 }

@@ -12,7 +12,7 @@
 
 use std::io::{self, BufRead};
 
-use memchr::{memchr, memchr3};
+use memchr::{memchr, memchr_iter, memchr3};
 
 /// How deep kept values may nest; what lies deeper is skipped.
 const MAX_DEPTH: usize = 16;
@@ -237,6 +237,10 @@ impl Doc {
         let full = from + self.limit;
         let mut checked = true;
         loop {
+            if self.text.len() + 4 > full {
+                skip_string(r)?; // enough is kept
+                break;
+            }
             let buffer = r.fill_buf()?;
             if buffer.is_empty() {
                 return Err(Bad::Unfinished);
@@ -491,27 +495,33 @@ fn skip<R: BufRead>(r: &mut R, first: u8) -> Result<(), Bad> {
     }
 }
 
+/// Skips to the end of a string. Code is full of escapes, so these are not
+/// looked at one by one: a quote ends the string unless an odd number of
+/// backslashes stands before it.
 fn skip_string<R: BufRead>(r: &mut R) -> Result<(), Bad> {
+    let mut odd = false; // whether the buffer before ended in the middle of an escape
     loop {
         let buffer = r.fill_buf()?;
         if buffer.is_empty() {
             return Err(Bad::Unfinished);
         }
-        let Some(at) = memchr3(b'"', b'\\', b'\n', buffer) else {
-            let n = buffer.len();
-            r.consume(n);
-            continue;
+        let is_odd = |end: usize| {
+            let run = buffer[..end].iter().rev().take_while(|b| **b == b'\\').count();
+            (run + usize::from(run == end && odd)) % 2 == 1
         };
-        let found = buffer[at];
-        if found == b'\n' {
-            r.consume(at);
+        let mut quotes = memchr_iter(b'"', buffer);
+        let end = quotes.find(|at| !is_odd(*at));
+        let taken = end.unwrap_or(buffer.len());
+        if let Some(newline) = memchr(b'\n', &buffer[..taken]) {
+            r.consume(newline);
             return Err(Bad::Broken);
         }
-        r.consume(at + 1);
-        if found == b'"' {
+        if end.is_some() {
+            r.consume(taken + 1);
             return Ok(());
         }
-        raw_byte(r)?; // what the backslash escapes
+        odd = is_odd(taken);
+        r.consume(taken);
     }
 }
 
