@@ -52,7 +52,7 @@ const HEAD: u64 = 4 << 20;
 const TAIL: u64 = 64 << 20;
 /// What a listing reads of a live session at most.
 const WHOLE: u64 = 1 << 30;
-const FIRST_HEAD_READ: usize = 8 << 10;
+const FIRST_HEAD_READ: usize = 4 << 10;
 const FIRST_TAIL: u64 = 8 << 10;
 const CHUNK: usize = 64 << 10;
 
