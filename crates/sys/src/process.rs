@@ -207,16 +207,16 @@ mod tests {
 
     #[test]
     fn an_ended_child_is_gone_and_a_zombie_is_dead() {
+        // It lives until its input ends, so it is surely there to be opened.
         #[expect(clippy::disallowed_methods, reason = "the test's own child")]
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("a child");
         let pid = child.id();
-        let (_, pidfd) = match Identity::open(pid) {
-            Ok(opened) => opened,
-            Err(e) => return assert!(is_gone(&e), "{e}"), // it was faster than we were
-        };
+        let (identity, pidfd) = Identity::open(pid).unwrap();
+        assert!(identity.is_alive().unwrap());
+        drop(child.stdin.take());
         rustix::event::poll(&mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)], None).unwrap();
-        assert!(Stat::read(pid).unwrap().is_dead());
-        assert!(is_gone(&Identity::open(pid).unwrap_err()));
+        assert!(Stat::read(pid).unwrap().is_dead(), "ended and not reaped");
+        assert!(!identity.is_alive().unwrap());
         child.wait().unwrap();
         assert!(is_gone(&Stat::read(pid).unwrap_err()));
     }
