@@ -17,6 +17,10 @@ use clap::Parser as _;
 use output::{Failure, Out};
 
 fn main() -> ExitCode {
+    // Before any parser: this process may have to stay small for days.
+    if let Some(code) = lariat_shim::dispatch(std::env::args_os()) {
+        return code;
+    }
     let cli = Cli::parse();
     let mut out = Out::new(cli.common.json);
     let done = match cli.verb {

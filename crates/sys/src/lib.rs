@@ -13,5 +13,7 @@ pub mod locks;
 pub mod point;
 pub mod process;
 pub mod scan;
+pub mod signals;
+pub mod spawn;
 pub mod tree;
 pub mod watch;

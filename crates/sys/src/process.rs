@@ -51,6 +51,16 @@ impl Identity {
             && inodes.is_none_or(|(a, b)| a == b)
     }
 
+    /// A child of ours that nobody has reaped yet, ended or not: as long as we do
+    /// not reap it, its PID is its own.
+    pub fn of_child(pid: u32) -> io::Result<(Identity, OwnedFd)> {
+        let raw = Pid::from_raw(i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let pidfd = rustix::process::pidfd_open(raw, PidfdFlags::empty())?;
+        let start = Stat::read(pid)?.start;
+        Ok((Identity { boot: clock::boot_id()?, pid, start, pidfd_inode: pidfd_inode(&pidfd) }, pidfd))
+    }
+
     /// Whether that very process still runs. An error is no answer.
     pub fn is_alive(&self) -> io::Result<bool> {
         match Identity::open(self.pid) {

@@ -1,0 +1,230 @@
+//! The agent's process: how it is started, and how its end is known.
+//!
+//! # Theory of operation
+//!
+//! It leads a session of its own, finds every signal at its default, exactly the
+//! environment that was given plus `LARIAT_SESSION`, and no descriptor but its three.
+//! With a terminal, these are the terminal, which is its controlling one. Without,
+//! they are `/dev/null` and two files in the session's folder, which need nobody to
+//! read them: such an agent does not notice when its shim dies.
+//!
+//! The shim keeps the terminal's other side open as well, for itself: so the master
+//! never reports a hang-up while the agent lives, whatever it closes and reopens.
+//!
+//! It begins in a cgroup of its own where one can be made below the shim's. The shim
+//! stays outside, so that whoever ends the cgroup does not end the witness.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use lariat_sys::process::Identity;
+use lariat_sys::spawn::{self, Ended};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, WaitOptions};
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
+
+use crate::record::{Launch, Process};
+use crate::wire::Size;
+
+/// What marks everything that the agent starts.
+pub const MARK: &str = "LARIAT_SESSION";
+/// How long its parent may take to reap an agent that is not our child.
+const REAPING: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// Why the agent does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Nothing to run.
+    #[error("the launch record names no program")]
+    NoProgram,
+    /// Nowhere to run.
+    #[error("cannot start {0} in {1}: {2}")]
+    Folder(String, PathBuf, io::Error),
+    /// It could not be executed.
+    #[error("cannot start {0}: {1}")]
+    Exec(String, io::Error),
+    /// There was no terminal to be had.
+    #[error("cannot make a terminal: {0}")]
+    Terminal(io::Error),
+    /// Its output files could not be opened.
+    #[error("cannot open {0}: {1}")]
+    Output(PathBuf, io::Error),
+    /// It cannot be told who it is.
+    #[error("cannot identify the agent's process: {0}")]
+    Identify(io::Error),
+}
+
+/// A terminal that we hold.
+pub(crate) struct Terminal {
+    pub master: OwnedFd,
+    // See above: held, never used.
+    _slave: OwnedFd,
+}
+
+impl Terminal {
+    fn new(size: Size) -> io::Result<(Terminal, OwnedFd)> {
+        let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        rustix::pty::unlockpt(&master)?;
+        let terminal = Terminal::of(master)?;
+        terminal.set_size(size)?;
+        let slave = terminal._slave.try_clone()?;
+        Ok((terminal, slave))
+    }
+
+    /// A terminal by its master.
+    pub fn of(master: OwnedFd) -> io::Result<Terminal> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+        rustix::io::ioctl_fionbio(&master, true)?;
+        Ok(Terminal { master, _slave: slave })
+    }
+
+    pub fn set_size(&self, size: Size) -> io::Result<()> {
+        let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(rustix::termios::tcsetwinsize(&self.master, size)?)
+    }
+
+    pub fn size(&self) -> io::Result<Size> {
+        let size = rustix::termios::tcgetwinsize(&self.master)?;
+        Ok(Size { rows: size.ws_row, cols: size.ws_col })
+    }
+}
+
+/// The agent.
+pub(crate) struct Agent {
+    pub process: Process,
+    pub pidfd: OwnedFd,
+    pub terminal: Option<Terminal>,
+    pub cgroup: Option<PathBuf>,
+    /// Whether it is our child, so that only we can reap it.
+    ours: bool,
+}
+
+impl Agent {
+    /// Starts it.
+    pub fn start(folder: &Path, launch: &Launch) -> Result<Agent, AgentError> {
+        let program = launch.argv.first().filter(|p| !p.is_empty()).ok_or(AgentError::NoProgram)?;
+        // Otherwise a missing directory would look like a missing program.
+        fs::read_dir(&launch.cwd).map_err(|e| AgentError::Folder(program.clone(), launch.cwd.clone(), e))?;
+        #[expect(clippy::disallowed_methods, reason = "the one place where an agent is started")]
+        let mut command = Command::new(program);
+        command.args(&launch.argv[1..]).current_dir(&launch.cwd).env_clear();
+        command.envs(launch.env.iter().map(|(name, value)| (name, value))).env(MARK, &launch.handle);
+        let terminal = if launch.headless {
+            command.stdin(Stdio::null()).stdout(output(folder, "stdout")?).stderr(output(folder, "stderr")?);
+            None
+        } else {
+            let size = Size { rows: launch.rows.max(1), cols: launch.cols.max(1) };
+            let (terminal, slave) = Terminal::new(size).map_err(AgentError::Terminal)?;
+            let more = || slave.try_clone().map_err(AgentError::Terminal);
+            command.stdin(more()?).stdout(more()?).stderr(slave);
+            Some(terminal)
+        };
+        let cgroup = Cgroup::make(&launch.handle);
+        spawn::stand_alone(&mut command, !launch.headless, cgroup.as_ref().and_then(Cgroup::procs));
+        let pid = match command.spawn() {
+            Ok(child) => child.id(),
+            Err(e) => {
+                if let Some(cgroup) = cgroup {
+                    cgroup.remove();
+                }
+                return Err(AgentError::Exec(program.clone(), e));
+            }
+        };
+        let (identity, pidfd) = Identity::of_child(pid).map_err(AgentError::Identify)?;
+        let cgroup = cgroup.and_then(|c| c.with(pid));
+        Ok(Agent { process: identity.into(), pidfd, terminal, cgroup, ours: true })
+    }
+
+    /// One that another shim started.
+    pub fn taken_over(process: Process, pidfd: OwnedFd, terminal: Option<Terminal>, cgroup: Option<PathBuf>) -> Agent {
+        Agent { process, pidfd, terminal, cgroup, ours: false }
+    }
+
+    /// Reaps whatever child has ended, and says how the agent did, if it was that.
+    pub fn reap(&self) -> Option<Ended> {
+        let mut ended = None;
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if self.ours && Pid::from_raw(self.process.pid.cast_signed()) == Some(pid) {
+                ended = Ended::from_status(status.as_raw());
+            }
+        }
+        ended
+    }
+
+    /// How it ended, when its pidfd says that it has.
+    pub fn end(&self, reaped: Option<Ended>) -> Option<Ended> {
+        if self.ours { reaped.or_else(|| self.reap()) } else { end_of_other(&self.pidfd) }
+    }
+
+    /// Ends it at once: only for one that must not have been started.
+    pub fn undo(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
+    }
+}
+
+/// How a process ended that somebody else reaps: the kernel tells once that is done.
+pub(crate) fn end_of_other(pidfd: &OwnedFd) -> Option<Ended> {
+    // Readable since it ended; a hang-up once it was reaped.
+    let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::empty())];
+    let _ = poll(&mut fds, Some(&REAPING));
+    spawn::how_it_ended(pidfd)
+}
+
+fn output(folder: &Path, name: &str) -> Result<File, AgentError> {
+    let path = folder.join(name);
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    options.open(&path).map_err(|e| AgentError::Output(path, e))
+}
+
+/// A cgroup made for one agent.
+struct Cgroup {
+    path: PathBuf,
+    /// As `/proc/PID/cgroup` names it.
+    name: String,
+}
+
+impl Cgroup {
+    /// Below our own, if that may be.
+    fn make(handle: &str) -> Option<Cgroup> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_end_matches('/').to_owned();
+        let handle: String = handle.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
+        let name = format!("{own}/lariat.{handle}.{}", std::process::id());
+        let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+        let mount = mounts.iter().find(|m| Path::new(m).join("cgroup.controllers").exists())?;
+        let path = PathBuf::from(format!("{mount}{name}"));
+        fs::create_dir(&path).ok()?;
+        Some(Cgroup { path, name })
+    }
+
+    fn procs(&self) -> Option<OwnedFd> {
+        Some(OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).ok()?.into())
+    }
+
+    /// Its path, if the process is in it.
+    fn with(self, pid: u32) -> Option<PathBuf> {
+        let told = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        if told.lines().filter_map(|l| l.strip_prefix("0::")).any(|l| l == self.name) {
+            return Some(self.path);
+        }
+        self.remove();
+        None
+    }
+
+    fn remove(&self) {
+        remove_cgroup(&self.path);
+    }
+}
+
+/// Takes a cgroup away if nobody is in it any more.
+pub(crate) fn remove_cgroup(path: &Path) {
+    let _ = fs::remove_dir(path);
+}

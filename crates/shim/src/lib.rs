@@ -1,0 +1,349 @@
+//! The shim: one small process per launched session.
+//!
+//! It starts the agent, holds its terminal, keeps the last of its output on disk,
+//! lets viewers in, and writes down how the agent ended. It outlives the command that
+//! launched it, its terminal, the daemon, and upgrades of lariat.
+//!
+//! It never parses what the agent writes, never decides what a session's state is,
+//! never ends the agent's tree (that is the engine's), and knows no other session. It
+//! has one thread and no runtime: it is what must not fail.
+//!
+//! Start at [`start`] for how a launcher starts one, [`client`] for how a viewer talks
+//! to one, [`record`] for what stands in the folder, [`ring`] to read its output. The
+//! shim's own course is below and in `hold`.
+//!
+//! # Theory of operation
+//!
+//! ```text
+//! launcher ── launch.json ──> shim ──────────── agent (own session, cgroup, terminal)
+//!                              │  │ fork           │
+//!                              │  └── keeper ──────┤ both hold the terminal's master
+//!                              │                   │ and a pidfd of the agent
+//!   lock ─ socket ─ agent ─ keeper ─ shim.json ─ "started"
+//!                              │
+//!                        holds (one poll loop)
+//!                              │
+//!   end seen ─ terminal drained ─ exit.json ─ viewers told ─ keeper let go ─ gone
+//! ```
+//!
+//! The lock on `shim.lock`, a file that is never deleted, makes a shim the only one of
+//! its session; it is taken before the socket is touched, and is gone with the process
+//! that holds it. A shim that was killed leaves an agent that goes on as long as its
+//! terminal's buffer lasts. `--take-over` starts another one: it takes the lock, gets
+//! the terminal from the keeper and goes on. It is not the agent's parent any more, so
+//! it knows the exit by the pidfd alone, which tells on kernel 6.15 and later; on older
+//! ones the record says that it is not known.
+
+mod agent;
+pub mod client;
+mod hold;
+mod keeper;
+pub mod record;
+pub mod ring;
+mod socket;
+pub mod start;
+mod viewer;
+pub mod wire;
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub use agent::{AgentError, MARK};
+use lariat_core::Time;
+use lariat_sys::point::point;
+use lariat_sys::process::Identity;
+use lariat_sys::signals::{self, ChildEnds};
+use lariat_sys::spawn::{self, Side};
+use lariat_sys::{clock, process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+pub use socket::SocketError;
+
+use agent::{Agent, Terminal, remove_cgroup};
+use hold::Hold;
+use keeper::Keeper;
+use record::{Exit, Launch, RecordError, Shim};
+use ring::Ring;
+
+/// The argument that makes `lariat` a shim.
+pub const VERB: &str = "__shim";
+/// The argument that makes it take over from one that was killed.
+pub const TAKE_OVER: &str = "--take-over";
+/// How long a record that a full disk refuses is tried again.
+const TRIES: u32 = 600;
+
+/// Why a shim holds nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ShimError {
+    /// Something it needs of the kernel was refused.
+    #[error("cannot {0}: {1}")]
+    Io(&'static str, io::Error),
+    /// The lock could not be had.
+    #[error("cannot lock {0}: {1}")]
+    Lock(PathBuf, io::Error),
+    /// Another one has it.
+    #[error("another shim holds this session ({0} is locked)")]
+    Held(PathBuf),
+    /// A record is not there.
+    #[error("{0} is not there")]
+    Missing(PathBuf),
+    /// What was to be taken over has ended.
+    #[error("nothing to take over: the agent has ended")]
+    Ended,
+    /// A record could not be read or written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// No door.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// No agent.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
+
+/// Runs as a shim if this command line asks for one: `lariat __shim FOLDER`, or
+/// `lariat __shim --take-over FOLDER`. Call it before anything else.
+pub fn dispatch(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let mut args = args.skip(1);
+    args.next().filter(|verb| verb == VERB)?;
+    Some(main(args))
+}
+
+/// The shim, with the arguments after `__shim`.
+///
+/// It returns at once, having left a copy of itself that nobody waits for; that one
+/// says `started` or `failed WHY` on standard output and closes it. See [`start`].
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    let (take_over, folder) = match &args[..] {
+        [folder] => (false, PathBuf::from(folder)),
+        [flag, folder] if flag == TAKE_OVER => (true, PathBuf::from(folder)),
+        _ => return ExitCode::from(2),
+    };
+    match begin().and_then(|side| Ok((side, folder.canonicalize()?))) {
+        Ok((Side::Before(_), _)) => ExitCode::SUCCESS,
+        Ok((Side::Copy, folder)) => match stand_apart().and_then(|()| run(&folder, take_over)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                say(&format!("failed {error}"));
+                ExitCode::FAILURE
+            }
+        },
+        Err(error) => {
+            say(&format!("failed {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Keeps nothing of whoever started us but its standard output.
+fn begin() -> io::Result<Side> {
+    spawn::shed()?;
+    signals::restore();
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    spawn::split()
+}
+
+fn stand_apart() -> Result<(), ShimError> {
+    let io = |what| move |e: rustix::io::Errno| ShimError::Io(what, e.into());
+    rustix::process::setsid().map_err(io("begin a session"))?;
+    // No directory is held up by us.
+    rustix::process::chdir("/").map_err(io("leave the directory"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io("become a subreaper"))?;
+    rustix::thread::set_name(c"lariat-shim").map_err(io("take a name"))
+}
+
+/// Tells the launcher, and is silent from then on.
+fn say(word: &str) {
+    let line = format!("{}\n", word.replace('\n', " "));
+    let mut rest = line.as_bytes();
+    while let Ok(n) = rustix::io::write(rustix::stdio::stdout(), rest) {
+        rest = &rest[n..];
+        if rest.is_empty() {
+            break;
+        }
+    }
+    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+fn run(folder: &Path, take_over: bool) -> Result<(), ShimError> {
+    let _lock = lock(folder)?;
+    point("shim.locked");
+    let launch: Launch =
+        record::read(folder, record::LAUNCH)?.ok_or_else(|| ShimError::Missing(folder.join(record::LAUNCH)))?;
+    let children = ChildEnds::watch().map_err(|e| ShimError::Io("watch for children", e))?;
+    let held = if take_over { resume(folder, &launch)? } else { begin_session(folder, &launch)? };
+    let Held { agent, shim, keeper, ring, door } = held;
+    let mut hold = Hold::new((folder, &launch, &agent), (shim, keeper), (ring, door, children));
+    say("started");
+    point("shim.told");
+
+    let ended = hold.run().map_err(|e| ShimError::Io("wait", e))?;
+    point("shim.ended");
+    hold.drain();
+    point("shim.drained");
+    let exit = Exit { lost: hold.lost(), ..Exit::of(&agent.process, ended) };
+    let recorded = put_exit(folder, &exit);
+    point("shim.exited");
+    let keeper = hold.take_keeper();
+    hold.announce(&exit);
+    point("shim.announced");
+    if recorded {
+        if let Some(keeper) = keeper {
+            dismiss(&keeper);
+        }
+        socket::remove(&socket::keeper_path(&launch.socket));
+    }
+    if let Some(cgroup) = &agent.cgroup {
+        remove_cgroup(cgroup);
+    }
+    Ok(())
+}
+
+fn lock(folder: &Path) -> Result<File, ShimError> {
+    let path = folder.join(record::LOCK);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = match options.open(&path) {
+        Ok(file) => file,
+        Err(e) => return Err(ShimError::Lock(path, e)),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ShimError::Held(path)),
+        Err(TryLockError::Error(e)) => Err(ShimError::Lock(path, e)),
+    }
+}
+
+/// What it takes to hold a session.
+struct Held {
+    agent: Agent,
+    shim: Shim,
+    keeper: Option<Keeper>,
+    ring: Option<Ring>,
+    door: UnixListener,
+}
+
+/// Starts the agent and writes down that it runs. If it does not come to that, the
+/// exit record says why.
+fn begin_session(folder: &Path, launch: &Launch) -> Result<Held, ShimError> {
+    record::forget_last_run(folder)?;
+    point("shim.forgotten");
+    let failed = |error: ShimError| {
+        socket::remove(&launch.socket);
+        let _ = record::put(folder, record::EXIT, &Exit::not_started(error.to_string()));
+        error
+    };
+    let door = socket::listen(&launch.socket).map_err(|e| failed(e.into()))?;
+    point("shim.listening");
+    let ring = open_ring(folder, launch).map_err(failed)?;
+    let agent = Agent::start(folder, launch).map_err(|e| failed(e.into()))?;
+    point("shim.spawned");
+    // Without one the session is held all the same, only less safely.
+    let keeper = Keeper::start(folder, &launch.socket, &agent).ok();
+    point("shim.kept");
+    let shim = shim_record(launch, &agent, keeper.as_ref(), Time(clock::now_ms()), None)
+        .and_then(|shim| record::put(folder, record::SHIM, &shim).map_err(ShimError::Record).map(|()| shim));
+    match shim {
+        Ok(shim) => {
+            point("shim.recorded");
+            Ok(Held { agent, shim, keeper, ring, door })
+        }
+        Err(error) => {
+            // A launch that cannot be recorded did not happen: the agent is taken back.
+            if let Some(keeper) = keeper {
+                dismiss(&keeper);
+            }
+            agent.undo();
+            socket::remove(&socket::keeper_path(&launch.socket));
+            Err(failed(error))
+        }
+    }
+}
+
+fn open_ring(folder: &Path, launch: &Launch) -> Result<Option<Ring>, ShimError> {
+    let ring = (!launch.headless).then(|| Ring::open(folder, launch.output)).transpose();
+    ring.map_err(|e| ShimError::Io("open the output", e))
+}
+
+/// Takes over what a killed shim held.
+fn resume(folder: &Path, launch: &Launch) -> Result<Held, ShimError> {
+    let before: Shim =
+        record::read(folder, record::SHIM)?.ok_or_else(|| ShimError::Missing(folder.join(record::SHIM)))?;
+    if record::read::<Exit>(folder, record::EXIT)?.is_some() {
+        return Err(ShimError::Ended);
+    }
+    let (pidfd, master) = match keeper::fetch(&launch.socket) {
+        Ok(fetched) => fetched,
+        // Without a terminal there is nothing that only a keeper has.
+        Err(_) if launch.headless => match Identity::open(before.agent.pid) {
+            Ok((now, pidfd)) if record::Process::from(now.clone()) == before.agent => (pidfd, None),
+            Ok(_) => return Err(ShimError::Ended),
+            Err(e) if process::is_gone(&e) => return Err(ShimError::Ended),
+            Err(e) => return Err(ShimError::Io("identify the agent", e)),
+        },
+        Err(e) => return Err(e.into()),
+    };
+    let terminal = master.map(Terminal::of).transpose().map_err(|e| ShimError::Io("take over the terminal", e))?;
+    let agent = Agent::taken_over(before.agent, pidfd, terminal, before.cgroup);
+    point("shim.fetched");
+    let ring = open_ring(folder, launch)?;
+    let door = socket::listen(&launch.socket)?;
+    let keeper = Keeper::known(before.keeper).or_else(|| Keeper::start(folder, &launch.socket, &agent).ok());
+    let now = Time(clock::now_ms());
+    let shim = shim_record(launch, &agent, keeper.as_ref(), before.started_at, Some(now))?;
+    // The agent is worth more than the record of who holds it: go on without.
+    let _ = record::put(folder, record::SHIM, &shim);
+    point("shim.taken");
+    Ok(Held { agent, shim, keeper, ring, door })
+}
+
+fn shim_record(
+    launch: &Launch,
+    agent: &Agent,
+    keeper: Option<&Keeper>,
+    started_at: Time,
+    taken_over_at: Option<Time>,
+) -> Result<Shim, ShimError> {
+    let (me, _) = Identity::open(std::process::id()).map_err(|e| ShimError::Io("identify ourselves", e))?;
+    Ok(Shim {
+        version: record::VERSION,
+        protocol: wire::PROTOCOL,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        shim: me.into(),
+        agent: agent.process.clone(),
+        keeper: keeper.map(|k| k.process.clone()),
+        socket: launch.socket.clone(),
+        cgroup: agent.cgroup.clone(),
+        started_at,
+        taken_over_at,
+    })
+}
+
+/// Writes the exit record; on a full disk, until there is room again.
+fn put_exit(folder: &Path, exit: &Exit) -> bool {
+    for _ in 0..TRIES {
+        if record::put_exit(folder, exit).is_ok() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    false
+}
+
+/// Lets a keeper go that has nothing left to witness, and sees it gone: it waits for
+/// the lock that we hold, and must not have it when the next shim of this session asks.
+fn dismiss(keeper: &Keeper) {
+    let _ = rustix::process::pidfd_send_signal(&keeper.pidfd, rustix::process::Signal::KILL);
+    let a_moment = Timespec { tv_sec: 1, tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(&keeper.pidfd, PollFlags::IN)], Some(&a_moment));
+}

@@ -1,0 +1,94 @@
+//! The door: a unix socket that only this user can open, and only to this user.
+//!
+//! # Theory of operation
+//!
+//! The socket's directory must be ours, closed to all others, and not a link. Both
+//! ends ask the kernel who the other one is; another user's end is closed without a
+//! word. There is no abstract socket, and no path longer than the kernel takes.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// The longest path of a unix socket.
+const LONGEST: usize = 107;
+
+/// Why there is no door.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The path is too long.
+    #[error(
+        "the socket path {0} is longer than the {LONGEST} bytes the kernel allows; set XDG_RUNTIME_DIR to a shorter place"
+    )]
+    TooLong(PathBuf),
+    /// The directory is not as it must be.
+    #[error("the socket directory {0} {1}; nobody is let in through it")]
+    Folder(PathBuf, &'static str),
+    /// Another user's.
+    #[error("the other end of {0} belongs to user {1}, not to us")]
+    Stranger(PathBuf, u32),
+    /// The kernel's word.
+    #[error("cannot {0} {1}: {2}")]
+    Io(&'static str, PathBuf, io::Error),
+}
+
+/// Where the keeper of a session with this socket listens.
+pub(crate) fn keeper_path(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".k");
+    path.into()
+}
+
+/// Checks a socket's path and its directory.
+fn check(path: &Path) -> Result<(), SocketError> {
+    if path.as_os_str().len() > LONGEST {
+        return Err(SocketError::TooLong(path.to_owned()));
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let wrong = |why| Err(SocketError::Folder(folder.to_owned(), why));
+    let stat = folder.symlink_metadata().map_err(|e| SocketError::Io("look at", folder.to_owned(), e))?;
+    if !stat.is_dir() {
+        wrong("is not a directory")
+    } else if stat.uid() != rustix::process::geteuid().as_raw() {
+        wrong("is not ours")
+    } else if stat.mode() & 0o077 != 0 {
+        wrong("is open to others (it must be mode 0700)")
+    } else {
+        Ok(())
+    }
+}
+
+/// Opens the door. The caller holds the session's lock, so what a dead shim left at
+/// that path is nobody's.
+pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
+    check(path)?;
+    remove(path);
+    let io = |what| move |e| SocketError::Io(what, path.to_owned(), e);
+    let listener = UnixListener::bind(path).map_err(io("listen on"))?;
+    listener.set_nonblocking(true).map_err(io("set up"))?;
+    Ok(listener)
+}
+
+/// Takes the socket away.
+pub(crate) fn remove(path: &Path) {
+    #[expect(clippy::disallowed_methods, reason = "the session's own socket")]
+    let _ = std::fs::remove_file(path);
+}
+
+/// Knocks.
+pub(crate) fn connect(path: &Path) -> Result<UnixStream, SocketError> {
+    check(path)?;
+    let stream = UnixStream::connect(path).map_err(|e| SocketError::Io("connect to", path.to_owned(), e))?;
+    match stranger(&stream) {
+        Ok(None) => Ok(stream),
+        Ok(Some(uid)) => Err(SocketError::Stranger(path.to_owned(), uid)),
+        Err(e) => Err(SocketError::Io("ask who is behind", path.to_owned(), e)),
+    }
+}
+
+/// The user at the other end, if it is not us.
+pub(crate) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
+    Ok((peer != rustix::process::geteuid()).then(|| peer.as_raw()))
+}

@@ -1,0 +1,59 @@
+//! Signals: as they were at the beginning, and the death of children as a file.
+//!
+//! A program that was started by `nohup`, by a shell in the background or by a
+//! daemon inherits what those ignore. [`restore`] takes that back, so that what we
+//! start finds the world as a login shell would give it. [`ChildEnds`] makes the
+//! end of any child something to poll for, without a handler.
+#![expect(unsafe_code, reason = "signal dispositions and masks have no safe interface")]
+
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::{io, mem, ptr};
+
+/// Gives every signal its default meaning again, but for those that Rust's own
+/// runtime has set (a broken pipe stays an error, a stack overflow is told).
+pub fn restore() {
+    for signal in 1..=libc::SIGRTMAX() {
+        if matches!(signal, libc::SIGPIPE | libc::SIGSEGV | libc::SIGBUS) {
+            continue;
+        }
+        // SAFETY: `SIG_DFL` runs no code of ours. Numbers that may not be set are
+        // refused by the kernel or the C library, which changes nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Readable whenever a child, or an orphan given to us, has ended.
+pub struct ChildEnds(OwnedFd);
+
+impl ChildEnds {
+    /// From now on. The mask this sets is not inherited by what
+    /// [`std::process::Command`] starts: it begins with an empty one.
+    pub fn watch() -> io::Result<ChildEnds> {
+        // SAFETY: the set is initialised by `sigemptyset` before it is read, lives
+        // through the calls, and the descriptor is a new one that nobody else owns.
+        unsafe {
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGCHLD);
+            if libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+                -1 => Err(io::Error::last_os_error()),
+                fd => Ok(ChildEnds(OwnedFd::from_raw_fd(fd))),
+            }
+        }
+    }
+
+    /// Forgets what was told so far; reap after this, not before.
+    pub fn clear(&self) {
+        let mut told = [0u8; 512];
+        while matches!(rustix::io::read(&self.0, &mut told), Ok(n) if n > 0) {}
+    }
+}
+
+impl AsFd for ChildEnds {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
