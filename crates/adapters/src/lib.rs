@@ -17,6 +17,7 @@ pub mod store;
 pub mod talk;
 pub mod tool;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_sys::tree::Signal;
@@ -34,6 +35,16 @@ pub trait Adapter: Send + Sync {
     fn observe(&self, look: &Look<'_>) -> Report;
     /// What the processes alone tell, for when the store does not answer.
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report;
+    /// How a new session is started.
+    fn start(&self, ask: &Ask) -> Result<Plan, String>;
+    /// The real program behind a wrapper that would die alone, if there is one.
+    fn native(&self, _found: &Path) -> Option<PathBuf> {
+        None
+    }
+    /// The session's id in the first line of its output, if it is told there.
+    fn id_in_output(&self, _line: &str) -> Option<String> {
+        None
+    }
     /// The signals that ask a session to end, gentlest first.
     fn gentle(&self) -> &'static [Signal] {
         &[Signal::INT, Signal::TERM]
@@ -47,6 +58,42 @@ pub trait Adapter: Send + Sync {
     fn before(&self, _places: &Places, _transcript: &Path) -> Option<(PathBuf, u64)> {
         None
     }
+}
+
+/// What a new session is asked.
+#[derive(Clone, Default, Debug)]
+pub struct Ask {
+    /// The prompt.
+    pub prompt: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// The name a person gave.
+    pub name: Option<String>,
+    /// One prompt, structured output, no terminal.
+    pub headless: bool,
+    /// Further arguments for the agent, as they are.
+    pub arguments: Vec<String>,
+}
+
+/// How a new session is started.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The arguments after the program.
+    pub arguments: Vec<String>,
+    /// The id, if it can be chosen.
+    pub native_id: Option<String>,
+}
+
+/// A fresh random id, as both agents write theirs.
+pub fn new_uuid() -> io::Result<String> {
+    use std::io::Read as _;
+    let mut bytes = [0u8; 16];
+    #[expect(clippy::disallowed_methods, reason = "the kernel's source of randomness")]
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
 }
 
 /// Every adapter.

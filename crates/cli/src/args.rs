@@ -45,6 +45,8 @@ pub enum Verb {
     Explain(Target),
     /// Show what a session last said: its whole reply, open tool, question
     Peek(Peek),
+    /// Start an agent that outlives this command; prints its handle and id
+    Launch(Launch),
     /// Sleep until sessions come to rest, need you, or end
     Wait(Wait),
     /// End sessions gently, with all they started; they stay ended
@@ -105,6 +107,43 @@ pub struct Status {
     /// Print only how many sessions need you
     #[arg(short, long, conflicts_with = "targets")]
     pub quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Launch {
+    /// The agent: claude or codex
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// What to ask; '-' reads it from standard input
+    #[arg(short, long, value_name = "PROMPT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// A file to put before the prompt
+    #[arg(long, value_name = "FILE")]
+    pub file: Vec<std::path::PathBuf>,
+    /// A name for the session
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Where it works
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<std::path::PathBuf>,
+    /// The model
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// The group it belongs to
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// A variable for its environment
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// One prompt, structured output, no terminal
+    #[arg(long)]
+    pub headless: bool,
+    /// Although another agent works there
+    #[arg(long)]
+    pub force: bool,
+    /// Further arguments for the agent
+    #[arg(last = true, value_name = "AGENT FLAGS")]
+    pub arguments: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -188,6 +227,11 @@ fn agent(text: &str) -> Result<String, String> {
     let text = if text == "claude-code" { "claude" } else { text };
     let known: Vec<_> = lariat_adapters::all().iter().map(|a| a.name()).collect();
     known.contains(&text).then(|| text.to_owned()).ok_or_else(|| format!("not an agent; one of {}", known.join(", ")))
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a variable like NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn status(text: &str) -> Result<lariat_core::Status, String> {

@@ -18,6 +18,8 @@ use crate::json::{self, Unwritable};
 pub enum Failure {
     /// The person asked for something that is not there or not one thing.
     Usage(String),
+    /// It is there and may not be done.
+    Refused(String),
     /// It may be there, but not everything could be read.
     Unread(String),
     /// Something failed.
@@ -34,6 +36,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 pub fn fail(failure: &Failure) -> ExitCode {
     let (text, code) = match failure {
         Failure::Usage(text) => (text.clone(), 2),
+        Failure::Refused(text) => (text.clone(), 3),
         Failure::Unread(text) => (text.clone(), 5),
         Failure::Error(error) => {
             let pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;

@@ -15,6 +15,8 @@
 //! Looking never acts: nothing here sends a signal or starts a process.
 
 pub mod doctor;
+pub mod launch;
+pub mod launched;
 pub mod list;
 pub mod peek;
 pub mod records;

@@ -1,6 +1,7 @@
 //! What is here now.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,6 +14,7 @@ use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;
 use lariat_sys::scan::Table;
 
+use crate::launched::{self, Record};
 use crate::records::{Wish, Wishes};
 use crate::stop::is_unfinished;
 
@@ -54,6 +56,7 @@ pub struct Answer {
 /// What every adapter's thread looks at.
 struct Shared {
     wishes: Wishes,
+    launched: launched::All,
     question: Question,
     table: Result<Table, String>,
     now: Time,
@@ -65,7 +68,32 @@ impl Shared {
     fn session(&self, agent: &'static str, sighting: Sighting) -> Box<Session> {
         let id = [agent, ":", &sighting.native_id].concat();
         let wish = self.wishes.by_id.get(&id);
-        session(agent, id, sighting, wish, self.now)
+        let mut sighting = sighting;
+        let launched = self.launched.by_id.get(&id);
+        if let Some(launched) = launched {
+            launched.testify(&self.question.places, &mut sighting);
+        }
+        let mut session = session(agent, id, sighting, wish, self.now);
+        if let Some(Record { launch, name, group, .. }) = launched.map(|l| &l.record) {
+            session.handle = Some(launch.handle.clone());
+            session.name = name.clone().map(Into::into).or(session.name.take());
+            session.group = group.clone();
+        }
+        session
+    }
+
+    /// Launched sessions whose agent lives and has recorded nothing yet.
+    fn unrecorded(&self, told: &[Box<Session>]) -> Vec<Box<Session>> {
+        let known: HashSet<&str> = told.iter().map(|s| s.id.raw()).collect();
+        let agents = lariat_adapters::all();
+        let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
+        let living = left.filter(|(_, l)| matches!(l.process(), Ok(Some(_)) | Err(_)));
+        living
+            .filter_map(|(_, l)| {
+                let agent = agents.iter().find(|a| a.name() == l.record.agent)?;
+                Some(self.session(agent.name(), l.sighting()))
+            })
+            .collect()
     }
 
     fn look<'a>(&'a self, steps: &'a AtomicUsize, judge: &'a Judge<'a>) -> Look<'a> {
@@ -86,7 +114,8 @@ pub fn list(question: Question) -> Answer {
     let table = Table::scan().map_err(|e| e.to_string());
     let deadline = question.deadline;
     let wishes = Wishes::read(&question.places);
-    let shared = Arc::new(Shared { wishes, question, table, now });
+    let launched = launched::All::read(&question.places);
+    let shared = Arc::new(Shared { wishes, launched, question, table, now });
     let mut answer = Answer {
         listing: Listing {
             schema: 1,
@@ -99,7 +128,8 @@ pub fn list(question: Question) -> Answer {
         watch: Vec::new(),
         partial: false,
     };
-    answer.listing.warnings.extend(shared.wishes.warnings.iter().cloned());
+    let ours = shared.wishes.warnings.iter().chain(&shared.launched.warnings);
+    answer.listing.warnings.extend(ours.cloned());
     if let Err(error) = &shared.table {
         answer.partial = true;
         answer.listing.warnings.push(Warning {
@@ -118,6 +148,10 @@ pub fn list(question: Question) -> Answer {
         });
         take(report, &mut answer);
     }
+    let unrecorded = shared.unrecorded(&answer.listing.sessions);
+    // One process has one session: what the shim holds is not without one.
+    answer.listing.unbound.retain(|u| !unrecorded.iter().any(|s| s.pid == Some(u.pid)));
+    answer.listing.sessions.extend(unrecorded);
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
     answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));
     answer.listing.warnings.sort_unstable();

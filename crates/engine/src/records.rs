@@ -117,7 +117,12 @@ fn warning(places: &Places, path: &Path, error: &str) -> Warning {
 pub fn put(places: &Places, wish: &Wish) -> io::Result<()> {
     let folder = places.state.join("sessions").join(wish.id.replace(':', "-"));
     durable::make_folder(&folder)?;
-    durable::put(&folder, INTENT, serde_json::to_string(wish)?.as_bytes())
+    put_in(&folder, wish)
+}
+
+/// Stores a wish in the folder of a session that lariat launched.
+pub fn put_in(folder: &Path, wish: &Wish) -> io::Result<()> {
+    durable::put(folder, INTENT, serde_json::to_string(wish)?.as_bytes())
 }
 
 /// One line of the journal: who did what to which session, and how it went.

@@ -114,7 +114,9 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
         verb: how.verb().into(),
         process: held.clone().map(Into::into),
     };
-    if let Err(e) = records::put(places, &wish)
+    let folder = session.handle.as_ref().map(|h| places.state.join("sessions").join(h)).filter(|f| f.is_dir());
+    let stored = folder.map_or_else(|| records::put(places, &wish), |folder| records::put_in(&folder, &wish));
+    if let Err(e) = stored
         && !how.force
     {
         return Err(StopError::NotDurable(how.verb(), e));
@@ -137,7 +139,8 @@ fn millis(d: Duration) -> i64 {
 fn end(session: &Session, others: &[Box<Session>], root: Identity, how: &How) -> Result<Outcome, StopError> {
     let adapter = lariat_adapters::all().into_iter().find(|a| a.name() == session.agent);
     let spared: HashSet<u32> = others.iter().filter(|o| o.id != session.id).filter_map(|o| o.pid).collect();
-    let marks = adapter.map(|a| a.marks(session.native_id.raw())).unwrap_or_default();
+    let mut marks = adapter.map(|a| a.marks(session.native_id.raw())).unwrap_or_default();
+    marks.extend(session.handle.iter().map(|h| (lariat_shim::MARK.to_owned(), h.clone())));
     let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();
     let tree = Tree { root: Some(root), marks, spared };
     let ended = tree.end(gentle, how.grace)?;

@@ -18,10 +18,10 @@ use std::path::PathBuf;
 
 use lariat_sys::scan::Process;
 
-use crate::Adapter;
 use crate::agent_process as ap;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
+use crate::{Adapter, Ask, Plan, new_uuid};
 
 /// The agent's name.
 pub const NAME: &str = "claude";
@@ -105,6 +105,23 @@ impl Adapter for Claude {
 
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
         bind::by_processes(look, why)
+    }
+
+    fn start(&self, ask: &Ask) -> Result<Plan, String> {
+        if ask.headless && ask.prompt.is_none() {
+            return Err("a headless launch needs a prompt (-p)".into());
+        }
+        let id = new_uuid().map_err(|e| format!("no random id: {e}"))?;
+        let mut arguments = vec!["--session-id".to_owned(), id.clone()];
+        if ask.headless {
+            arguments.extend(["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned));
+        }
+        for (flag, value) in [("--model", &ask.model), ("-n", &ask.name)] {
+            arguments.extend(value.iter().flat_map(|v| [flag.to_owned(), v.clone()]));
+        }
+        arguments.extend(ask.arguments.iter().cloned());
+        arguments.extend(ask.prompt.clone());
+        Ok(Plan { arguments, native_id: Some(id) })
     }
 
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {

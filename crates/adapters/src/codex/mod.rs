@@ -19,12 +19,14 @@ pub mod talk;
 use std::path::{Path, PathBuf};
 
 use lariat_core::Warning;
+use lariat_sys::file::Directory;
 use lariat_sys::scan::Process;
 
-use crate::Adapter;
 use crate::agent_process as ap;
+use crate::json::Doc;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
+use crate::{Adapter, Ask, Plan};
 
 /// The agent's name.
 pub const NAME: &str = "codex";
@@ -106,6 +108,42 @@ impl Adapter for Codex {
 
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
         bind::by_processes(look, why)
+    }
+
+    fn start(&self, ask: &Ask) -> Result<Plan, String> {
+        if ask.headless && ask.prompt.is_none() {
+            return Err("a headless launch needs a prompt (-p)".into());
+        }
+        // One process per session: the shared daemon would hold it otherwise.
+        let way: &[&str] = if ask.headless { &["exec", "--json"] } else { &["--no-daemon"] };
+        let mut arguments: Vec<String> = way.iter().map(|w| (*w).to_owned()).collect();
+        arguments.extend(ask.model.iter().flat_map(|m| ["-m".to_owned(), m.clone()]));
+        arguments.extend(ask.arguments.iter().cloned());
+        arguments.extend(ask.prompt.clone());
+        Ok(Plan { arguments, native_id: None })
+    }
+
+    /// The package's `bin/codex.js` only starts the binary of another package,
+    /// and dies alone.
+    fn native(&self, found: &Path) -> Option<PathBuf> {
+        let script = found.canonicalize().ok().filter(|p| p.extension().is_some_and(|e| e == "js"))?;
+        let package = script.parent()?.parent()?;
+        let vendors = [
+            package.parent()?.join("codex-linux-x64"),
+            package.parent()?.join("codex-linux-arm64"),
+            package.join("node_modules/@openai/codex-linux-x64"),
+            package.to_owned(),
+        ];
+        vendors.iter().find_map(|v| {
+            let triples = Directory::open(&v.join("vendor")).and_then(|d| d.entries()).ok()?;
+            triples.into_iter().map(|t| v.join("vendor").join(t.name).join("bin/codex")).find(|p| p.is_file())
+        })
+    }
+
+    fn id_in_output(&self, line: &str) -> Option<String> {
+        let doc = Doc::parse(line.as_bytes(), |_, key| matches!(key, b"type" | b"thread_id"), 64).ok()?;
+        let started = doc.root().get("type").str() == Some("thread.started");
+        doc.root().get("thread_id").str().filter(|id| started && ap::is_uuid(id)).map(str::to_owned)
     }
 
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {

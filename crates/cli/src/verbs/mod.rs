@@ -4,6 +4,7 @@ pub mod completions;
 pub mod doctor;
 pub mod explain;
 pub mod journal;
+pub mod launch;
 pub mod ls;
 pub mod peek;
 pub mod status;
