@@ -358,6 +358,7 @@ fn sighting(
     let recorded = transcript.and_then(|t| t.cwd.as_deref());
     let cwd = entry.and_then(|e| e.cwd.as_deref()).or(recorded);
     let cwd = cwd.or_else(|| job?.cwd.as_deref()).or_else(|| known?.cwd.as_deref()).map(str::to_owned);
+    let cwd = cwd.or_else(|| ap::standing(bond?.process.pid).map(|c| c.raw().to_owned()));
 
     match bond {
         Some(bond) => observations.push(bond.evidence.clone()),

@@ -27,6 +27,7 @@ mod cost;
 mod damage;
 mod failing;
 mod hostile;
+mod launching;
 mod living;
 mod mutants;
 mod registered;

@@ -1,0 +1,189 @@
+//! What `launch` starts outlives it, has its own id at once, and ends when told: scenarios 1, 16,
+//! 17, 18, 36.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, wait_until};
+use serde_json::{Value, json};
+
+use crate::asking::{ask, lariat, list};
+
+/// A sandbox with agents to launch: they sit still until they are ended.
+fn with_agents(name: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name);
+    drop(Lookalike::program(&sandbox, "claude"));
+    drop(Lookalike::program(&sandbox, "codex"));
+    sandbox
+}
+
+#[track_caller]
+fn launch(sandbox: &Sandbox, args: &[&str]) -> Value {
+    let output = ask(sandbox, &[&["launch", "--json"], args].concat());
+    assert_eq!(output.code(), 0, "{}", output.stderr);
+    output.json()
+}
+
+fn pid(launched: &Value) -> i32 {
+    i32::try_from(launched["pid"].as_i64().expect("a pid")).expect("a pid")
+}
+
+fn alive(sandbox: &Sandbox, pid: i32) -> bool {
+    sandbox.processes().iter().any(|p| p.pid == pid && p.state != 'Z')
+}
+
+/// Puts a program of the test's own in an agent's place.
+fn install(sandbox: &Sandbox, name: &str, script: &str) {
+    let path = sandbox.root().join("own").join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    sandbox.install(name, &path);
+}
+
+#[test]
+fn s01_it_outlives_its_launcher_with_the_same_id_and_process() {
+    let sandbox = with_agents("s01");
+    for mode in [&["claude"][..], &["claude", "--headless", "-p", "fix it", "--force"]] {
+        let launched = launch(&sandbox, mode);
+        let id = launched["native_id"].as_str().expect("an id");
+        assert_eq!(launched["id"], format!("claude:{id}"));
+        for _ in 0..2 {
+            let seen = list(&sandbox);
+            seen.expect(id, "starting", Some(pid(&launched)));
+            assert_eq!(seen.session(id)["handle"], launched["handle"]);
+        }
+    }
+}
+
+#[test]
+fn s16_its_id_and_its_handle_answer_at_once() {
+    let sandbox = with_agents("s16");
+    let launched = launch(&sandbox, &["claude", "--name", "fix-login", "--group", "web"]);
+    for target in [&launched["native_id"], &launched["handle"], &launched["id"], &json!("fix-login")] {
+        let target = target.as_str().expect("text");
+        for verb in ["status", "explain", "peek"] {
+            let told = ask(&sandbox, &[verb, target, "--json"]);
+            assert_eq!((told.code(), &told.json()["id"]), (0, &launched["id"]), "{verb} {target}: {}", told.stderr);
+        }
+    }
+    let grouped = ask(&sandbox, &["ls", "--group", "web", "--json"]).json();
+    assert_eq!(grouped["sessions"][0]["id"], launched["id"]);
+    let stopped = ask(&sandbox, &["stop", launched["handle"].as_str().expect("text"), "--json"]);
+    assert_eq!(stopped.code(), 0, "{}", stopped.stderr);
+    assert!(!alive(&sandbox, pid(&launched)));
+    let seen = list(&sandbox);
+    assert!(seen.sessions().iter().all(|s| s["live"] != true));
+}
+
+#[test]
+fn s17_parallel_launches_have_ids_of_their_own() {
+    let sandbox = with_agents("s17");
+    let places: Vec<_> = (0..3).map(|n| sandbox.project(&format!("p{n}"))).collect();
+    let launching: Vec<_> = places
+        .iter()
+        .map(|p| sandbox.spawn(&lariat(&sandbox, &["launch", "claude", "--json", "--cwd", p.to_str().expect("UTF-8")])))
+        .collect();
+    let told: Vec<Value> = launching.iter().map(|l| l.output(DEADLINE)).map(|o: Output| o.json()).collect();
+    let seen = list(&sandbox);
+    for launched in &told {
+        seen.expect(launched["native_id"].as_str().expect("an id"), "starting", Some(pid(launched)));
+    }
+    let mut ids: Vec<&str> = told.iter().filter_map(|l| l["native_id"].as_str()).collect();
+    ids.dedup();
+    assert_eq!((ids.len(), seen.sessions().len()), (3, 3));
+}
+
+#[test]
+fn s18_an_agent_that_dies_first_leaves_no_row_and_says_why() {
+    let sandbox = Sandbox::new("s18");
+    install(&sandbox, "codex", "echo the key is wrong >&2; exit 3");
+    let failed = ask(&sandbox, &["launch", "codex", "--headless", "-p", "fix it"]);
+    assert_eq!(failed.code(), 1);
+    assert!(failed.stderr.contains("the key is wrong") && failed.stderr.contains("code 3"), "{}", failed.stderr);
+    assert!(list(&sandbox).sessions().is_empty());
+    let journal = ask(&sandbox, &["journal"]);
+    assert!(journal.stdout.contains("launch") && journal.stdout.contains("code 3"), "{}", journal.stdout);
+    // Nothing is in the way of the next one.
+    drop(Lookalike::program(&sandbox, "claude"));
+    launch(&sandbox, &["claude"]);
+}
+
+#[test]
+fn s36_of_two_launches_in_one_directory_one_wins() {
+    let sandbox = with_agents("s36");
+    let work = sandbox.work();
+    let below = work.join("below");
+    fs::create_dir_all(&below).expect("a folder");
+    let link = sandbox.root().join("link");
+    std::os::unix::fs::symlink(&work, &link).expect("a link");
+    let places = [&work, &link, &below, &work];
+    let launching: Vec<_> = places
+        .iter()
+        .map(|p| sandbox.spawn(&lariat(&sandbox, &["launch", "claude", "--json", "--cwd", p.to_str().expect("UTF-8")])))
+        .collect();
+    let codes: Vec<i32> = launching.iter().map(|l| l.output(DEADLINE).code()).collect();
+    assert_eq!(codes.iter().filter(|c| **c == 0).count(), 1, "{codes:?}");
+    assert_eq!(codes.iter().filter(|c| **c == 3).count(), 3, "{codes:?}");
+    assert_eq!(list(&sandbox).sessions().len(), 1);
+}
+
+#[test]
+fn an_agent_that_lariat_did_not_start_holds_its_directory_too() {
+    let sandbox = with_agents("claimed");
+    let other = sandbox.lookalike("claude", &[]);
+    let refused = ask(&sandbox, &["launch", "claude"]);
+    assert_eq!(refused.code(), 3);
+    assert!(
+        refused.stderr.contains(&other.pid().to_string()) && refused.stderr.contains("--force"),
+        "{}",
+        refused.stderr
+    );
+    launch(&sandbox, &["claude", "--force"]);
+}
+
+#[test]
+fn how_it_ended_is_known() {
+    let sandbox = with_agents("ends");
+    for (script, status, exit) in [
+        ("exit 0", "done", json!({"code": 0})),
+        ("exit 7", "failed", json!({"code": 7})),
+        ("kill -9 $$", "done", json!({"signal": 9})),
+    ] {
+        // The session is on record before it ends: that is what makes it one.
+        let write = r#"id=$2; dir=$HOME/.claude/projects/x; mkdir -p $dir; echo '{"type":"user","message":{"role":"user","content":"hi"},"timestamp":"2026-11-15T07:00:00.000Z"}
+{"type":"assistant","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"ho"}],"stop_reason":"end_turn"},"timestamp":"2026-11-15T07:00:01.000Z"}' > $dir/$id.jsonl; while [ ! -e go ]; do :; done; "#;
+        install(&sandbox, "claude", &format!("{write}{script}"));
+        let place = sandbox.project(&format!("p{}", exit));
+        let launched = launch(&sandbox, &["claude", "--headless", "-p", "hi", "--cwd", place.to_str().expect("UTF-8")]);
+        let id = launched["native_id"].as_str().expect("an id").to_owned();
+        fs::write(place.join("go"), "").expect("a sign");
+        wait_until("it has ended", DEADLINE, || !alive(&sandbox, pid(&launched)));
+        let record = sandbox.state_dir().join("lariat/sessions").join(launched["handle"].as_str().expect("text"));
+        wait_until("its exit is on record", DEADLINE, || record.join("exit.json").exists());
+        let seen = list(&sandbox);
+        seen.expect(&id, status, None);
+        assert_eq!(seen.session(&id)["exit"], exit);
+        // Wanted running, and not ended by itself or by a person.
+        assert_eq!(seen.session(&id)["restorable"], exit.get("signal").is_some());
+    }
+}
+
+#[test]
+fn what_cannot_be_launched_is_said_and_nothing_is_left() {
+    let sandbox = Sandbox::new("cannot");
+    for (args, code) in [
+        (&["launch", "clod"][..], 2),
+        (&["launch", "claude", "--cwd", "/no/such/place"], 2),
+        (&["launch"], 2),
+        (&["launch", "claude", "--env", "x"], 2),
+    ] {
+        let failed = ask(&sandbox, args);
+        assert_eq!(failed.code(), code, "{args:?}: {}", failed.stderr);
+        assert!(!failed.stderr.is_empty());
+    }
+    drop(Lookalike::program(&sandbox, "codex"));
+    assert_eq!(ask(&sandbox, &["launch", "codex", "--headless"]).code(), 2);
+    assert!(list(&sandbox).sessions().is_empty());
+    assert!(!sandbox.state_dir().join("lariat/sessions").exists());
+}
