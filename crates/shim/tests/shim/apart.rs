@@ -26,7 +26,7 @@ fn the_environment_is_the_given_one_and_the_mark() {
 fn nothing_of_the_launcher_reaches_the_agent_or_stays_with_the_shim() {
     let place = Place::new("fds");
     make_fifo(&place.work().join("hold"));
-    let script = "ls -l /proc/self/fd > fds; grep -E 'Sig(Ign|Blk)' /proc/$$/status > signals; ps -o sid= -p $$ > sid; read x < hold";
+    let script = "ls -l /proc/self/fd > fds; grep -E 'Sig(Ign|Blk)' /proc/self/status > signals; ps -o sid= -p $$ > sid; read x < hold";
     let quick = "exec 7<>locked; flock 7; trap '' HUP INT TERM USR1; lariat-shim __shim \"$0\" | cat";
     for headless in [false, true] {
         let mut session = place.script(&format!("s{headless}"), script);

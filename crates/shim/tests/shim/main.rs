@@ -8,7 +8,7 @@
 //! Start at [`place`].
 
 // Tests write files and start programs freely; the rooms that own those calls are in the product.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod place;
 
