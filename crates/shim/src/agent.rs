@@ -201,6 +201,7 @@ impl Cgroup {
         let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
         let mount = mounts.iter().find(|m| Path::new(m).join("cgroup.controllers").exists())?;
         let path = PathBuf::from(format!("{mount}{name}"));
+        sweep(path.parent()?);
         fs::create_dir(&path).ok()?;
         Some(Cgroup { path, name })
     }
@@ -221,6 +222,17 @@ impl Cgroup {
 
     fn remove(&self) {
         remove_cgroup(&self.path);
+    }
+}
+
+/// Takes away what shims left that were killed. A cgroup with anybody in it cannot be removed.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let shim = name.to_str().and_then(|n| n.strip_prefix("lariat.")?.rsplit('.').next());
+        if shim.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            remove_cgroup(&entry.path());
+        }
     }
 }
 

@@ -362,6 +362,9 @@ impl<'a> Hold<'a> {
         }
         self.shut_until.take_if(|until| *until <= now);
         for viewer in &mut self.viewers {
+            if let Some(ring) = &self.ring {
+                viewer.drop_if_lapped(ring);
+            }
             if viewer.deadline(end).is_some_and(|until| until <= now) {
                 viewer.lose_patience();
             }

@@ -203,8 +203,10 @@ pub(crate) fn put_exit(folder: &Path, exit: &Exit) -> Result<(), RecordError> {
     }
 }
 
-/// Takes away what the last run left, durably.
-pub(crate) fn forget_last_run(folder: &Path) -> Result<(), RecordError> {
+/// Takes away what the last run left, durably. The shim does it before it starts the agent; a
+/// launcher that uses a folder again does it before it puts the next launch there, lest the
+/// last exit be taken for the next one's while no shim has come so far.
+pub fn forget_last_run(folder: &Path) -> Result<(), RecordError> {
     let mut forgotten = false;
     for name in [EXIT, SHIM] {
         let path = folder.join(name);

@@ -281,15 +281,15 @@ mod tests {
     fn a_file_cut_short_anywhere_is_no_lie() {
         let dir = folder("short");
         Ring::open(&dir, 8192).unwrap().append(&stream(0, 6000));
-        for len in [4000, 17, 16, 9, 0] {
+        for len in [1000, 17, 16, 9, 0] {
             OpenOptions::new().write(true).open(dir.join(NAMES[1])).unwrap().set_len(len).unwrap();
             let tail = Output::open(&dir).unwrap().tail(u64::MAX).unwrap();
-            assert_eq!(tail.bytes, stream(tail.at, tail.at + tail.bytes.len() as u64), "cut to {len}");
+            assert!(tail.bytes == stream(tail.at, tail.at + tail.bytes.len() as u64), "cut to {len}");
         }
         let mut ring = Ring::open(&dir, 8192).unwrap();
         assert_eq!(ring.end(), 4096);
         ring.append(&stream(4096, 5000));
-        assert_eq!(Output::open(&dir).unwrap().tail(u64::MAX).unwrap().bytes, stream(0, 5000));
+        assert!(Output::open(&dir).unwrap().tail(u64::MAX).unwrap().bytes == stream(0, 5000));
         remove(&dir);
     }
 }

@@ -89,6 +89,6 @@ pub(crate) fn connect(path: &Path) -> Result<UnixStream, SocketError> {
 
 /// The user at the other end, if it is not us.
 pub(crate) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
-    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
-    Ok((peer != rustix::process::geteuid()).then(|| peer.as_raw()))
+    let peer = lariat_sys::peer::uid(stream)?;
+    Ok((peer != rustix::process::geteuid().as_raw()).then_some(peer))
 }

@@ -20,7 +20,7 @@ use crate::ring::Ring;
 use crate::wire::{self, CHUNK, Front, Hello, Kind, Size};
 
 /// How long one that holds up the agent may take nothing at all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a dropped one may take to hear why.
 const FAREWELL: Duration = Duration::from_secs(60);
 /// How far behind is too far.
@@ -172,8 +172,7 @@ impl Viewer {
             if !self.outbox.is_empty() || self.gone {
                 return;
             }
-            if self.at < ring.start() {
-                self.part(Kind::Dropped, b"fell too far behind: what was not read is no longer kept");
+            if self.drop_if_lapped(ring) {
                 return;
             }
             self.outbox.resize(wire::HEADER + CHUNK, 0);
@@ -187,6 +186,15 @@ impl Viewer {
             self.outbox[..wire::HEADER].copy_from_slice(&wire::header(Kind::Output, read));
             self.at += read as u64;
         }
+    }
+
+    /// Drops it if what it has not seen is not kept any more; says whether it was so.
+    pub fn drop_if_lapped(&mut self, ring: &Ring) -> bool {
+        let lapped = self.is_attached() && self.at < ring.start();
+        if lapped {
+            self.part(Kind::Dropped, b"fell too far behind: what was not read is no longer kept");
+        }
+        lapped
     }
 
     fn flush(&mut self) {

@@ -12,13 +12,18 @@ use std::{io, mem, ptr};
 /// Gives every signal its default meaning again, but for those that Rust's own
 /// runtime has set (a broken pipe stays an error, a stack overflow is told).
 pub fn restore() {
-    for signal in 1..=libc::SIGRTMAX() {
+    // The kernel's own structure, all zero: `SIG_DFL`, no flags, an empty mask. The C library
+    // hides the two signals it uses itself, and those can be inherited as ignored too.
+    let default = [0u64; 8];
+    for signal in 1..=64 {
         if matches!(signal, libc::SIGPIPE | libc::SIGSEGV | libc::SIGBUS) {
             continue;
         }
-        // SAFETY: `SIG_DFL` runs no code of ours. Numbers that may not be set are
-        // refused by the kernel or the C library, which changes nothing.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: `SIG_DFL` runs no code of ours; the kernel reads no more than the structure's
+        // size (at most 32 bytes) from a buffer of 64. What may not be set is refused.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<u64>(), 8usize);
+        }
     }
 }
 

@@ -1,0 +1,100 @@
+//! The shim ends, as by `kill -9`, at every named point and at any other moment: whatever is on
+//! record afterwards is true.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use lariat_shim::record::Exit;
+use lariat_testkit::{DEADLINE, Signal, wait_until};
+
+use crate::place::{Place, Session, kernel_tells, make_fifo};
+
+/// Nothing of it runs any more; what it left may say nothing, or the truth.
+fn settled(place: &Place, session: &Session<'_>) -> Option<Exit> {
+    place.wait_for_quiet();
+    wait_until("the agent to be gone", DEADLINE, || place.named("bash").is_empty());
+    session.exit_now()
+}
+
+#[test]
+fn at_every_point_nothing_false_is_recorded() {
+    let place = Place::new("points");
+    let notes = place.work().join("points");
+    let mut points = BTreeSet::new();
+    for headless in [false, true] {
+        let mut session = place.script(&format!("all{headless}"), "exit 3");
+        session.launch.headless = headless;
+        session.put_launch();
+        assert_eq!(session.run("", &[("LARIAT_POINTS", notes.to_str().unwrap())]), "started");
+        assert_eq!(session.exit().code, Some(3));
+        place.wait_for_quiet();
+        points.extend(fs::read_to_string(&notes).unwrap().lines().map(str::to_owned));
+    }
+    assert!(points.len() >= 15, "{points:?}");
+    for (n, point) in points.iter().enumerate() {
+        for headless in [false, true] {
+            let mut session = place.script(&format!("s{n}{headless}"), "exit 3");
+            session.launch.headless = headless;
+            session.put_launch();
+            let said = session.run("", &[("LARIAT_DIE_AT", point)]);
+            let exit = settled(&place, &session);
+            let told = exit.as_ref().map(|e| (e.code, e.signal, e.error.as_deref()));
+            // A terminal whose holder dies before there is a keeper hangs up.
+            let honest = [None, Some((Some(3), None, None)), Some((None, Some(1), None)), Some((None, None, None))];
+            assert!(honest.contains(&told), "{point}: {told:?} after {said:?}");
+            if point.starts_with("shim.ended") || point.starts_with("shim.drained") {
+                let code = kernel_tells().then_some(3);
+                assert_eq!(exit.as_ref().expect("the keeper is a witness").code, code, "{point}");
+            }
+            if point == "shim.exited" || point == "shim.announced" {
+                assert_eq!(exit.as_ref().expect("it was on record").code, Some(3), "{point}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_take_over_that_dies_leaves_all_as_it_was() {
+    let place = Place::new("taking");
+    let session = place.script("a", "read x; exit 3");
+    session.start();
+    for point in ["shim.locked", "shim.fetched", "put.written", "shim.taken"] {
+        session.kill(session.shim().shim.pid);
+        assert_eq!(session.run("--take-over", &[("LARIAT_DIE_AT", point)]), "", "{point}");
+        assert_eq!(session.exit_now(), None);
+        assert_eq!(session.run("--take-over", &[]), "started", "after {point}");
+    }
+    session.attach(crate::place::SIZE).type_text("\n");
+    assert_eq!(session.exit().code, kernel_tells().then_some(3));
+}
+
+#[test]
+fn killed_around_the_exit_no_success_is_made_up() {
+    let place = Place::new("around");
+    make_fifo(&place.work().join("hold"));
+    let mut told = [0; 3];
+    for n in 0..60u32 {
+        let mut session = place.script(&format!("s{n}"), "read x < hold; exit 3");
+        session.launch.headless = n % 2 == 1;
+        let shim = session.start();
+        let process = session.process(shim.shim.pid);
+        fs::write(place.work().join("hold"), "\n").unwrap();
+        // Somewhere from before the agent reads to after the record.
+        for _ in 0..n * 2000 {
+            std::hint::spin_loop();
+        }
+        process.signal(Signal::KILL);
+        let exit = settled(&place, &session);
+        let exit = exit.expect("one of two witnesses");
+        match (exit.code, exit.signal) {
+            (Some(3), None) => told[0] += 1,
+            (None, Some(1)) => told[1] += 1,
+            (None, None) => told[2] += 1,
+            other => panic!("round {n}: {other:?}"),
+        }
+    }
+    println!("60 kills around the exit: {} right codes, {} hung up, {} not known", told[0], told[1], told[2]);
+    if kernel_tells() {
+        assert_eq!(told, [60, 0, 0]);
+    }
+}
