@@ -14,6 +14,7 @@
 //! A launch that dies before it has an id is an error with the agent's last
 //! words, and leaves no row behind.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -121,7 +122,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
             handle: handle.clone(),
             argv,
             cwd: cwd.clone(),
-            env: environment(&order.env),
+            env: Vec::new(), // handed over by pipe: it may hold secrets
             headless: order.ask.headless,
             rows: 24,
             cols: 80,
@@ -137,7 +138,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     };
     put(&folder, &record).map_err(files(&folder))?;
     point("launch.stored");
-    let shim = start::start(&own_program().map_err(files(&folder))?, &folder);
+    let shim = start::start(&own_program().map_err(files(&folder))?, &folder, &environment(&order.env));
     let started = shim.map_err(LaunchError::from).and_then(|shim| know(question, adapter, &folder, record, &shim));
     drop(lock);
     let told = match &started {
@@ -209,9 +210,11 @@ fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
     }
 }
 
-fn environment(more: &[(String, String)]) -> Vec<(String, String)> {
-    let ours = std::env::vars().filter(|(name, _)| !more.iter().any(|(n, _)| n == name) && name != "LARIAT_SESSION");
-    ours.chain(more.iter().cloned()).collect()
+fn environment(more: &[(String, String)]) -> Vec<(OsString, OsString)> {
+    let given = more.iter().map(|(name, value)| (name.into(), value.into()));
+    // What a test says to lariat is not for the agent.
+    let ours = std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_"));
+    ours.chain(given).collect()
 }
 
 /// Where viewers connect: in the runtime directory, which only we may enter.

@@ -14,6 +14,7 @@
 //! It begins in a cgroup of its own where one can be made below the shim's. The shim
 //! stays outside, so that whoever ends the cgroup does not end the witness.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -107,14 +108,14 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Starts it.
-    pub fn start(folder: &Path, launch: &Launch) -> Result<Agent, AgentError> {
+    pub fn start(folder: &Path, launch: &Launch, given: Vec<(OsString, OsString)>) -> Result<Agent, AgentError> {
         let program = launch.argv.first().filter(|p| !p.is_empty()).ok_or(AgentError::NoProgram)?;
         // Otherwise a missing directory would look like a missing program.
         fs::read_dir(&launch.cwd).map_err(|e| AgentError::Folder(program.clone(), launch.cwd.clone(), e))?;
         #[expect(clippy::disallowed_methods, reason = "the one place where an agent is started")]
         let mut command = Command::new(program);
         command.args(&launch.argv[1..]).current_dir(&launch.cwd).env_clear();
-        command.envs(launch.env.iter().map(|(name, value)| (name, value))).env(MARK, &launch.handle);
+        command.envs(given).envs(launch.env.iter().map(|(name, value)| (name, value))).env(MARK, &launch.handle);
         let terminal = if launch.headless {
             command.stdin(Stdio::null()).stdout(output(folder, "stdout")?).stderr(output(folder, "stderr")?);
             None

@@ -125,9 +125,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         [flag, folder] if flag == TAKE_OVER => (true, PathBuf::from(folder)),
         _ => return ExitCode::from(2),
     };
+    let given = start::given_environment();
     match begin().and_then(|side| Ok((side, folder.canonicalize()?))) {
         Ok((Side::Before(_), _)) => ExitCode::SUCCESS,
-        Ok((Side::Copy, folder)) => match stand_apart().and_then(|()| run(&folder, take_over)) {
+        Ok((Side::Copy, folder)) => match stand_apart().and_then(|()| run(&folder, take_over, given)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 say(&format!("failed {error}"));
@@ -175,13 +176,13 @@ fn say(word: &str) {
     }
 }
 
-fn run(folder: &Path, take_over: bool) -> Result<(), ShimError> {
+fn run(folder: &Path, take_over: bool, given: Vec<(OsString, OsString)>) -> Result<(), ShimError> {
     let _lock = lock(folder)?;
     point("shim.locked");
     let launch: Launch =
         record::read(folder, record::LAUNCH)?.ok_or_else(|| ShimError::Missing(folder.join(record::LAUNCH)))?;
     let children = ChildEnds::watch().map_err(|e| ShimError::Io("watch for children", e))?;
-    let held = if take_over { resume(folder, &launch)? } else { begin_session(folder, &launch)? };
+    let held = if take_over { resume(folder, &launch)? } else { begin_session(folder, &launch, given)? };
     let Held { agent, shim, keeper, ring, door } = held;
     let mut hold = Hold::new((folder, &launch, &agent), (shim, keeper), (ring, door, children));
     say("started");
@@ -235,7 +236,7 @@ struct Held {
 
 /// Starts the agent and writes down that it runs. If it does not come to that, the
 /// exit record says why.
-fn begin_session(folder: &Path, launch: &Launch) -> Result<Held, ShimError> {
+fn begin_session(folder: &Path, launch: &Launch, given: Vec<(OsString, OsString)>) -> Result<Held, ShimError> {
     record::forget_last_run(folder)?;
     point("shim.forgotten");
     let failed = |error: ShimError| {
@@ -246,7 +247,7 @@ fn begin_session(folder: &Path, launch: &Launch) -> Result<Held, ShimError> {
     let door = socket::listen(&launch.socket).map_err(|e| failed(e.into()))?;
     point("shim.listening");
     let ring = open_ring(folder, launch).map_err(failed)?;
-    let agent = Agent::start(folder, launch).map_err(|e| failed(e.into()))?;
+    let agent = Agent::start(folder, launch, given).map_err(|e| failed(e.into()))?;
     point("shim.spawned");
     // Without one the session is held all the same, only less safely.
     let keeper = Keeper::start(folder, &launch.socket, &agent).ok();

@@ -50,7 +50,9 @@ pub struct Launch {
     pub argv: Vec<String>,
     /// Where it starts.
     pub cwd: PathBuf,
-    /// Its whole environment; only `LARIAT_SESSION` is added.
+    /// Variables besides those that the launcher hands over by pipe, which may be
+    /// secret and are never stored. `LARIAT_SESSION` is added.
+    #[serde(default)]
     pub env: Vec<(String, String)>,
     /// Without a terminal: output goes to the files `stdout` and `stderr`.
     pub headless: bool,

@@ -3,12 +3,16 @@
 //! # Theory of operation
 //!
 //! The launcher has made the session's folder and put `launch.json` there, durably. The
-//! shim is started with one pipe, its standard output, and leaves its parent at once.
+//! shim is started with two pipes and leaves its parent at once. By its standard input
+//! it gets the agent's environment, which may hold secrets: so these stand in no file,
+//! in no argument, and not in the shim's own environment. Its standard output answers.
 //! It says one line: `started`, once the agent runs and `shim.json` is durable, or
 //! `failed` and why. A pipe that closes without a line is a shim that died; what then
 //! became of the agent must be looked for.
 
-use std::io::{self, Read as _};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -32,24 +36,29 @@ pub enum StartError {
     Record(#[from] RecordError),
 }
 
-/// Starts a shim for a folder with a launch record; `program` is lariat itself.
-/// Returns when the agent runs.
-pub fn start(program: &Path, folder: &Path) -> Result<Shim, StartError> {
-    run(program, folder, false)
+/// Starts a shim for a folder with a launch record; `program` is lariat itself, `env`
+/// the agent's environment. Returns when the agent runs.
+pub fn start(program: &Path, folder: &Path, env: &[(OsString, OsString)]) -> Result<Shim, StartError> {
+    run(program, folder, false, env)
 }
 
 /// Starts one in place of one that was killed.
 pub fn take_over(program: &Path, folder: &Path) -> Result<Shim, StartError> {
-    run(program, folder, true)
+    run(program, folder, true, &[])
 }
 
-fn run(program: &Path, folder: &Path, take_over: bool) -> Result<Shim, StartError> {
+fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsString)]) -> Result<Shim, StartError> {
     let failed = |e| StartError::Run(program.to_owned(), e);
     #[expect(clippy::disallowed_methods, reason = "the one place where a shim is started")]
     let mut command = Command::new(program);
     command.arg(VERB).args(take_over.then_some(TAKE_OVER)).arg(folder);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"LARIAT_")));
     let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let given: Vec<u8> = env.iter().flat_map(|(n, v)| [n.as_bytes(), b"=", v.as_bytes(), b"\0"].concat()).collect();
+        stdin.write_all(&given).map_err(failed)?;
+    }
     let mut line = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         stdout.read_to_string(&mut line).map_err(failed)?;
@@ -59,4 +68,19 @@ fn run(program: &Path, folder: &Path, take_over: bool) -> Result<Shim, StartErro
         "started" => record::read(folder, record::SHIM)?.ok_or(StartError::Died),
         line => Err(line.strip_prefix("failed ").map_or(StartError::Died, |why| StartError::Failed(why.to_owned()))),
     }
+}
+
+/// The environment that a launcher hands over by pipe; nothing if there is no pipe.
+pub(crate) fn given_environment() -> Vec<(OsString, OsString)> {
+    let is_pipe = rustix::fs::fstat(rustix::stdio::stdin())
+        .is_ok_and(|s| rustix::fs::FileType::from_raw_mode(s.st_mode) == rustix::fs::FileType::Fifo);
+    let mut bytes = Vec::new();
+    if !is_pipe || io::stdin().read_to_end(&mut bytes).is_err() {
+        return Vec::new();
+    }
+    let entries = bytes.split(|b| *b == 0).filter_map(|entry| {
+        let at = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0)?;
+        Some((OsStr::from_bytes(&entry[..at]).to_owned(), OsString::from_vec(entry[at + 1..].to_vec())))
+    });
+    entries.collect()
 }

@@ -15,5 +15,6 @@
 
 mod claude;
 mod codex;
+mod launched;
 mod looks;
 mod replay;

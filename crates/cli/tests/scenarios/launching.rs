@@ -187,3 +187,28 @@ fn what_cannot_be_launched_is_said_and_nothing_is_left() {
     assert!(list(&sandbox).sessions().is_empty());
     assert!(!sandbox.state_dir().join("lariat/sessions").exists());
 }
+
+#[test]
+fn a_secret_reaches_the_agent_and_nothing_else() {
+    let sandbox = with_agents("secret");
+    let program = lariat(&sandbox, &["launch", "claude", "--json", "--env", "CANARY_ONE=sing-one"]);
+    let launched = sandbox.world().run(&program.env("CANARY_TWO", "sing-two"));
+    let pid = pid(&launched.json());
+    for process in sandbox.processes().iter().filter(|p| p.pid != 1) {
+        let environ = process.environ();
+        let sings = environ.iter().any(|entry| entry.contains("=sing-"));
+        assert_eq!(sings, process.pid == pid, "{} {:?}", process.comm, process.argv);
+        assert!(!process.argv.iter().any(|a| a.contains("sing-")), "{:?}", process.argv);
+    }
+    let mut folders = vec![sandbox.home().to_path_buf(), sandbox.runtime_dir()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else if let Ok(text) = fs::read(entry.path()) {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                assert!(!text.contains("sing-"), "{}", entry.path().display());
+            }
+        }
+    }
+}
