@@ -47,6 +47,9 @@ pub enum Verb {
     Peek(Peek),
     /// Start an agent that outlives this command; prints its handle and id
     Launch(Launch),
+    /// Show a launched session's terminal and type into it; Ctrl-Q leaves
+    #[command(visible_alias = "a")]
+    Attach(Attach),
     /// Sleep until sessions come to rest, need you, or end
     Wait(Wait),
     /// End sessions gently, with all they started; they stay ended
@@ -144,6 +147,16 @@ pub struct Launch {
     /// Further arguments for the agent
     #[arg(last = true, value_name = "AGENT FLAGS")]
     pub arguments: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Attach {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Only look: type nothing, never set its size
+    #[arg(long)]
+    pub watch: bool,
 }
 
 #[derive(Args, Debug)]

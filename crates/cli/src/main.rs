@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Some(Verb::Explain(args)) => verbs::explain::run(&args, &cli.common, &mut out),
         Some(Verb::Peek(args)) => verbs::peek::run(&args, &cli.common, &mut out),
         Some(Verb::Launch(args)) => verbs::launch::run(&args, &cli.common, &mut out),
+        Some(Verb::Attach(args)) => verbs::attach::run(&args, &cli.common),
         Some(Verb::Wait(args)) => verbs::wait::run(&args, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),

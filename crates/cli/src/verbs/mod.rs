@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub mod attach;
 pub mod completions;
 pub mod doctor;
 pub mod explain;

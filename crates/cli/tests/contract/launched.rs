@@ -55,8 +55,18 @@ fn a_headless_claude_runs_to_its_end() {
 fn claude_in_a_terminal_outlives_its_shim_and_ends_with_its_tools() {
     let stage = Stage::new("launch-tui");
     let _claude = Claude::install(&stage.sandbox, &stage.model);
-    let launched =
-        launch(&stage, &["claude", "-p", "TOOL touch started; setsid tail -f /dev/null", "--", "--permission-mode", "manual", "--allowedTools=Bash"]);
+    let launched = launch(
+        &stage,
+        &[
+            "claude",
+            "-p",
+            "TOOL touch started; setsid tail -f /dev/null",
+            "--",
+            "--permission-mode",
+            "manual",
+            "--allowedTools=Bash",
+        ],
+    );
     stage.until_started();
     let row = stage.until("working", "running Bash");
     assert_eq!(row.0["pid"], launched["pid"]);

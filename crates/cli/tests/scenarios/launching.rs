@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
@@ -211,4 +211,39 @@ fn a_secret_reaches_the_agent_and_nothing_else() {
             }
         }
     }
+}
+
+#[test]
+fn its_terminal_can_be_entered_left_and_entered_again() {
+    let sandbox = with_agents("attach");
+    let launched = launch(&sandbox, &["claude"]);
+    let handle = launched["handle"].as_str().expect("text");
+    for round in 0..2 {
+        let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
+        terminal.wait_for_text("Ctrl-Q leaves", DEADLINE);
+        let answer = sandbox.work().join(format!("round{round}"));
+        // The lookalike does what it is told on its terminal.
+        terminal.type_text(&format!("write {} yes", answer.display()));
+        terminal.press(Key::Enter);
+        wait_until("what was typed was done", DEADLINE, || answer.exists());
+        terminal.press(Key::Ctrl('q'));
+        assert_eq!(terminal.wait(DEADLINE), Exit::Code(0));
+        assert!(alive(&sandbox, pid(&launched)));
+    }
+    // A killed shim is replaced by the next one who comes.
+    let shim = sandbox.processes().into_iter().find(|p| p.comm == "lariat-shim").expect("its shim");
+    shim.signal(Signal::KILL);
+    wait_until("it is gone", DEADLINE, || !alive(&sandbox, shim.pid));
+    list(&sandbox).expect(launched["native_id"].as_str().expect("an id"), "starting", Some(pid(&launched)));
+    let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
+    let answer = sandbox.work().join("after");
+    terminal.wait_for_text("Ctrl-Q leaves", DEADLINE);
+    terminal.type_text(&format!("write {} yes", answer.display()));
+    terminal.press(Key::Enter);
+    wait_until("it still listens", DEADLINE, || answer.exists());
+
+    let other = sandbox.lookalike("codex", &["resume", &crate::asking::id(7)]);
+    let refused = ask(&sandbox, &["attach", &crate::asking::id(7)]);
+    assert_eq!(refused.code(), 3, "{}", refused.stderr);
+    drop(other);
 }

@@ -1,0 +1,211 @@
+//! `lariat attach`: the terminal of a launched session, raw, by choice.
+//!
+//! The one way by which an agent's bytes reach a terminal as they are, except
+//! that it may not write to the clipboard. The session goes on when we leave, by
+//! the key or by being killed.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use lariat_core::Session;
+use lariat_engine::launched::{All, Launched};
+use lariat_shim::client::{Client, Event};
+use lariat_shim::start;
+use lariat_shim::wire::{Attach, Size};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use crate::Done;
+use crate::args::{self, Common};
+use crate::output::{Failure, complain};
+use crate::verbs::{find, question};
+
+/// Ctrl-Q.
+const DETACH: u8 = 0x11;
+/// How often the size of our terminal is looked at.
+const SIZE_CHECK: Duration = Duration::from_millis(250);
+/// What a full-screen program may have switched on.
+const RESET: &[u8] =
+    b"\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[>4m\x1b[<u\x1b[0m\r\n";
+
+pub fn run(args: &args::Attach, common: &Common) -> Done {
+    let (answer, at) = find(&args.target, common)?;
+    let session = &answer.listing.sessions[at];
+    let launched = held(session, common)?;
+    if !args.watch && !io::stdin().is_terminal() {
+        return Err(Failure::Usage("attach needs a terminal; --watch only looks".into()));
+    }
+    let client = connect(&launched)?;
+    complain(format_args!("attached to {}; Ctrl-Q leaves, the session goes on", launched.record.launch.handle));
+    let ended = {
+        let _raw = Raw::enter(!args.watch)?;
+        view(client, args.watch)?
+    };
+    complain(if ended { "the session has ended" } else { "detached; the session goes on" });
+    Ok(0)
+}
+
+fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
+    let places = question(common, lariat_adapters::look::Scope::Live).places;
+    let refused = |why: &str| Failure::Refused(format!("{}: {why}", session.id.row()));
+    let launched = All::read(&places).by_id.remove(session.id.raw());
+    let launched = launched.ok_or_else(|| refused("lariat did not launch it; it has a terminal of its own"))?;
+    if launched.record.launch.headless {
+        return Err(refused("it has no terminal; `lariat peek` shows what it says"));
+    }
+    if session.live == Some(false) {
+        return Err(refused("it has ended; `lariat peek` shows its last reply"));
+    }
+    Ok(launched)
+}
+
+/// Connects to the shim; if that was killed, another one takes over first.
+fn connect(launched: &Launched) -> Result<Client, Failure> {
+    let socket: &Path = &launched.record.launch.socket;
+    if let Ok(client) = Client::connect(socket) {
+        return Ok(client);
+    }
+    start::take_over(&std::env::current_exe()?, &launched.folder)?;
+    Ok(Client::connect(socket)?)
+}
+
+/// Shows and types until we leave or it ends; whether it ended.
+fn view(mut client: Client, watch: bool) -> Result<bool, Failure> {
+    let mut size = size();
+    client.attach(Attach { size, watch, tail: 64 << 10 })?;
+    let mut out = io::stdout().lock();
+    let mut guard = Clipboard::default();
+    let mut typed = [0; 4096];
+    loop {
+        loop {
+            match client.ready()? {
+                Some(Event::Output(bytes)) => out.write_all(&guard.pass(bytes))?,
+                Some(Event::Exited(_)) => return Ok(true),
+                Some(Event::Dropped(why)) => return Err(anyhow::anyhow!("the shim let us go: {why}").into()),
+                Some(Event::Closed) => return Ok(false),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        out.flush()?;
+        let stdin = io::stdin();
+        let mut fds = [PollFd::new(&client, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+        let count = if watch { 1 } else { 2 };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(SIZE_CHECK.subsec_nanos()) };
+        match poll(&mut fds[..count], Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(io::Error::from(e).into()),
+        }
+        let (spoke, keys) = (!fds[0].revents().is_empty(), count == 2 && !fds[1].revents().is_empty());
+        if spoke {
+            client.receive()?;
+        }
+        if keys {
+            let n = rustix::io::read(io::stdin(), &mut typed).map_err(io::Error::from)?;
+            let leave = typed[..n].iter().position(|b| *b == DETACH);
+            client.input(&typed[..leave.unwrap_or(n)])?;
+            if leave.is_some() || n == 0 {
+                client.detach()?;
+                return Ok(false);
+            }
+        }
+        let now = self::size();
+        if now != size && !watch {
+            size = now;
+            client.resize(size)?;
+        }
+    }
+}
+
+fn size() -> Size {
+    let seen = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|w| w.ws_row > 0 && w.ws_col > 0);
+    seen.map_or(Size { rows: 24, cols: 80 }, |w| Size { rows: w.ws_row, cols: w.ws_col })
+}
+
+/// Our terminal in raw mode, until this is dropped.
+struct Raw(Option<Termios>);
+
+impl Raw {
+    fn enter(typing: bool) -> io::Result<Raw> {
+        if !typing {
+            return Ok(Raw(None));
+        }
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
+        Ok(Raw(Some(before)))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let mut out = io::stdout().lock();
+        if io::stdout().is_terminal() {
+            let _ = out.write_all(RESET).and_then(|()| out.flush());
+        }
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
+        }
+    }
+}
+
+/// Takes out what would write to the clipboard (OSC 52), however it is cut up.
+#[derive(Default)]
+struct Clipboard {
+    held: Vec<u8>,
+    dropping: bool,
+}
+
+const WRITES: &[u8] = b"\x1b]52;";
+
+impl Clipboard {
+    fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(bytes.len());
+        for byte in bytes {
+            if self.dropping {
+                // It ends with BEL or ESC \.
+                let ends = *byte == 0x07 || (*byte == b'\\' && self.held.last() == Some(&0x1b));
+                self.held.clear();
+                self.held.push(*byte);
+                if ends {
+                    self.dropping = false;
+                    self.held.clear();
+                }
+                continue;
+            }
+            self.held.push(*byte);
+            if self.held == WRITES {
+                self.dropping = true;
+                self.held.clear();
+            } else if !WRITES.starts_with(&self.held) {
+                // A new sequence may start with this very byte.
+                let last = self.held.pop().filter(|b| *b == WRITES[0]);
+                out.append(&mut self.held);
+                match last {
+                    Some(escape) => self.held.push(escape),
+                    None => out.push(*byte),
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clipboard_is_out_of_reach() {
+        let text = b"a\x1b[31mb\x1b]52;c;c2VjcmV0\x07c\x1b]0;title\x07d\x1b]52;c;eA==\x1b\\e";
+        let wanted = b"a\x1b[31mbc\x1b]0;title\x07de";
+        assert_eq!(Clipboard::default().pass(text), wanted);
+        for cut in 0..text.len() {
+            let mut guard = Clipboard::default();
+            let passed = [guard.pass(&text[..cut]), guard.pass(&text[cut..])].concat();
+            assert_eq!(passed, wanted, "cut at {cut}");
+        }
+    }
+}
