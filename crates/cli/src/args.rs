@@ -52,6 +52,12 @@ pub enum Verb {
     Attach(Attach),
     /// Sleep until sessions come to rest, need you, or end
     Wait(Wait),
+    /// Hold a directory for yourself: no agent is launched there
+    Lock(Lock),
+    /// Give a directory up again
+    Unlock(Unlock),
+    /// List who holds which directory: people, and every agent at work
+    Locks,
     /// End sessions gently, with all they started; they stay ended
     Stop(Stop),
     /// End sessions at once, with all they started; they stay ended
@@ -157,6 +163,42 @@ pub struct Attach {
     /// Only look: type nothing, never set its size
     #[arg(long)]
     pub watch: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Lock {
+    /// The directory
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: std::path::PathBuf,
+    /// Who holds it
+    #[arg(long, value_name = "WHO")]
+    pub by: Option<String>,
+    /// What for
+    #[arg(long, value_name = "WHY")]
+    pub reason: Option<String>,
+    /// How long
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = "24h")]
+    pub lasts: Duration,
+    /// Although somebody else holds it
+    #[arg(long)]
+    pub force: bool,
+    #[command(subcommand)]
+    pub verb: Option<LockVerb>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum LockVerb {
+    /// The same as `locks`
+    #[command(hide = true, alias = "ls")]
+    List,
+}
+
+#[derive(Args, Debug)]
+pub struct Unlock {
+    /// The directory
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: std::path::PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -27,6 +27,7 @@ use lariat_shim::start::{self, StartError};
 use lariat_sys::point::point;
 use lariat_sys::{clock, durable};
 
+use crate::claims;
 use crate::launched::Record;
 use crate::list::{Question, list};
 use crate::records::{self, Entry, Wish};
@@ -110,7 +111,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
         move |e| LaunchError::Files(path.clone(), e)
     };
     durable::make_folder(&places.state).map_err(files(&places.state))?;
-    let lock = claims_lock(places).map_err(files(&places.state))?;
+    let lock = claims::guard(places).map_err(files(&places.state))?;
     if !order.force {
         free(question, &cwd)?;
     }
@@ -175,37 +176,11 @@ fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// One launch at a time looks who is where and starts its agent. The file is
-/// never deleted; a crash lets go of it.
-fn claims_lock(places: &Places) -> io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let path = places.state.join("claims.lock");
-    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    file.lock()?;
-    Ok(file)
-}
-
 /// Whether nobody works in a directory, above it or below it.
 fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
-    let answer = list(Question { scope: Scope::Live, ..question.clone() });
-    let clashes = |other: &str| {
-        let other = Path::new(other);
-        let other = other.canonicalize().unwrap_or_else(|_| other.to_owned());
-        cwd.starts_with(&other) || other.starts_with(cwd)
-    };
-    let session = answer
-        .listing
-        .sessions
-        .iter()
-        .find(|s| s.live != Some(false) && s.cwd.as_ref().is_some_and(|c| clashes(c.raw())));
-    if let Some(s) = session {
-        let name = s.handle.clone().unwrap_or_else(|| s.id.raw().to_owned());
-        let text = format!("{name} ({}) works in {}", s.status.word(), s.cwd.as_ref().map_or("", |c| c.raw()));
-        return Err(LaunchError::Claimed(text));
-    }
-    let process = answer.listing.unbound.iter().find(|u| u.cwd.as_ref().is_some_and(|c| clashes(c.raw())));
-    match process {
-        Some(u) => Err(LaunchError::Claimed(format!("{} process {} stands there", u.agent, u.pid))),
+    let (holders, _) = claims::holders(question);
+    match claims::in_the_way(&holders, cwd) {
+        Some(holder) => Err(LaunchError::Claimed(format!("{}: {}", holder.path.display(), holder.who))),
         None => Ok(()),
     }
 }

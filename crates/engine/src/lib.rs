@@ -14,6 +14,7 @@
 //!
 //! Looking never acts: nothing here sends a signal or starts a process.
 
+pub mod claims;
 pub mod doctor;
 pub mod launch;
 pub mod launched;

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod explain;
 pub mod journal;
 pub mod launch;
+pub mod locks;
 pub mod ls;
 pub mod peek;
 pub mod status;

@@ -247,3 +247,35 @@ fn its_terminal_can_be_entered_left_and_entered_again() {
     assert_eq!(refused.code(), 3, "{}", refused.stderr);
     drop(other);
 }
+
+#[test]
+fn s37_a_claim_goes_with_its_holder_and_a_persons_stays() {
+    let sandbox = with_agents("s37");
+    let launched = launch(&sandbox, &["claude"]);
+    let held = ask(&sandbox, &["locks", "--json"]).json();
+    assert_eq!(held["locks"][0]["session"], launched["id"]);
+    assert_eq!(ask(&sandbox, &["lock"]).code(), 3, "a live agent holds it");
+    let agent = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    agent.signal(Signal::KILL);
+    wait_until("it is dead", DEADLINE, || !alive(&sandbox, agent.pid));
+    let free = ask(&sandbox, &["locks", "--json"]).json();
+    assert_eq!(free["locks"], json!([]), "free within one look");
+
+    let locked = ask(&sandbox, &["lock", "--by", "ann", "--reason", "a release", "--for", "1h", "--json"]);
+    assert_eq!((locked.code(), &locked.json()["by"]), (0, &json!("ann")), "{}", locked.stderr);
+    let refused = ask(&sandbox, &["launch", "claude"]);
+    assert_eq!(refused.code(), 3);
+    assert!(refused.stderr.contains("ann") && refused.stderr.contains("a release"), "{}", refused.stderr);
+    assert_eq!(ask(&sandbox, &["lock", "--by", "ben"]).code(), 3);
+    for args in [&["locks"][..], &["lock", "list"]] {
+        assert!(ask(&sandbox, args).stdout.contains("ann"), "{args:?}");
+    }
+    assert_eq!(ask(&sandbox, &["unlock"]).code(), 0);
+    assert_eq!(ask(&sandbox, &["unlock"]).code(), 2);
+    launch(&sandbox, &["claude"]);
+    // One that has run out holds nothing.
+    let place = sandbox.project("other");
+    let place = place.to_str().expect("UTF-8");
+    assert_eq!(ask(&sandbox, &["lock", place, "--for", "0s"]).code(), 0);
+    launch(&sandbox, &["claude", "--cwd", place]);
+}

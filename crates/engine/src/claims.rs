@@ -1,0 +1,197 @@
+//! Who has the right to a directory.
+//!
+//! A live session holds the directory it works in: that is seen, not stored, so
+//! it ends with the session however that dies. A person may hold one too: that
+//! is stored, and has an end. A directory is its device and inode, so two names
+//! are one place; one above or below another is in conflict with it.
+//!
+//! Every check that is followed by a start or a new claim happens under one lock
+//! ([`guard`]), so that of two who come at once one wins.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lariat_adapters::look::{Places, Scope};
+use lariat_core::{Time, Untrusted, Warning};
+use lariat_sys::{clock, durable, file};
+use serde::{Deserialize, Serialize};
+
+use crate::list::{Question, list};
+
+/// A claim that a person made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Claim {
+    /// The directory, as it was named.
+    pub path: String,
+    /// Its device and inode.
+    pub place: (u64, u64),
+    /// Who made it.
+    pub by: String,
+    /// What for.
+    pub reason: Option<String>,
+    /// When.
+    pub at: Time,
+    /// Until when.
+    pub until: Time,
+}
+
+/// Somebody's right to a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The directory.
+    pub path: PathBuf,
+    /// Who, in a phrase.
+    pub who: String,
+    /// The session that holds it, if it is one.
+    pub session: Option<String>,
+    /// The claim, if a person made it.
+    pub claim: Option<Claim>,
+}
+
+fn folder(places: &Places) -> PathBuf {
+    places.state.join("claims")
+}
+
+fn name(place: (u64, u64)) -> String {
+    format!("{}-{}.json", place.0, place.1)
+}
+
+/// One at a time looks who is where and acts on it. The file is never deleted; a
+/// crash lets go of it.
+pub fn guard(places: &Places) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    durable::make_folder(&places.state)?;
+    let path = places.state.join("claims.lock");
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Everyone who holds a directory now, and what could not be read.
+pub fn holders(question: &Question) -> (Vec<Holder>, Vec<Warning>) {
+    let answer = list(Question { scope: Scope::Live, ..question.clone() });
+    let mut warnings = answer.listing.warnings;
+    let sessions = answer.listing.sessions.iter().filter(|s| s.live != Some(false)).filter_map(|s| {
+        let name = s.handle.clone().unwrap_or_else(|| s.id.raw().to_owned());
+        Some(Holder {
+            path: real(Path::new(s.cwd.as_ref()?.raw())),
+            who: format!("{name} ({}) works there", s.status.word()),
+            session: Some(s.id.raw().to_owned()),
+            claim: None,
+        })
+    });
+    let processes = answer.listing.unbound.iter().filter_map(|u| {
+        Some(Holder {
+            path: real(Path::new(u.cwd.as_ref()?.raw())),
+            who: format!("{} process {} stands there", u.agent, u.pid),
+            session: None,
+            claim: None,
+        })
+    });
+    let mut holders: Vec<Holder> = sessions.chain(processes).collect();
+    let (claims, mut unread) = claims(&question.places);
+    warnings.append(&mut unread);
+    holders.extend(claims.into_iter().map(|claim| {
+        let why = claim.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
+        let who = format!("{} holds it until {}{why}", claim.by, claim.until);
+        Holder { path: real(Path::new(&claim.path)), who, session: None, claim: Some(claim) }
+    }));
+    holders.sort_by(|a, b| (&a.path, &a.who).cmp(&(&b.path, &b.who)));
+    (holders, warnings)
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The first of those whose directory is this one, above it or below it.
+pub fn in_the_way<'a>(holders: &'a [Holder], directory: &Path) -> Option<&'a Holder> {
+    let same = |a: &Path| matches!((file::place(a), file::place(directory)), (Ok(a), Ok(b)) if a == b);
+    holders.iter().find(|h| directory.starts_with(&h.path) || h.path.starts_with(directory) || same(&h.path))
+}
+
+/// The claims of people that have not run out.
+fn claims(places: &Places) -> (Vec<Claim>, Vec<Warning>) {
+    let (mut found, mut warnings) = (Vec::new(), Vec::new());
+    let folder = folder(places);
+    let now = clock::now_ms();
+    let entries = file::Directory::open(&folder).and_then(|d| d.entries()).unwrap_or_default();
+    for entry in entries.iter().filter(|e| e.name.ends_with(".json")) {
+        let path = folder.join(&entry.name);
+        let read = file::read_small(&path, 1 << 16).map_err(|e| e.to_string());
+        match read.and_then(|b| serde_json::from_slice::<Claim>(&b).map_err(|e| format!("not a claim of ours: {e}"))) {
+            Ok(claim) if claim.until.0 > now => found.push(claim),
+            Ok(_) => {}
+            Err(error) => warnings.push(Warning {
+                adapter: "lariat",
+                path: Some(places.shown(&path)),
+                error: Untrusted::new(error),
+                last_ok: None,
+            }),
+        }
+    }
+    (found, warnings)
+}
+
+/// Why a directory could not be claimed or freed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// It is not there.
+    #[error("{0} is not a directory")]
+    NoDirectory(PathBuf),
+    /// Somebody else has it.
+    #[error("{0}; wait for it, or use --force")]
+    Held(String),
+    /// Nobody has claimed it.
+    #[error("nobody holds a lock on {0}; `lariat locks` lists them")]
+    NotHeld(PathBuf),
+    /// Our own files could not be written.
+    #[error("{0}: {1}")]
+    Files(PathBuf, io::Error),
+}
+
+/// Claims a directory for a person.
+pub fn claim(
+    question: &Question,
+    path: &Path,
+    by: String,
+    reason: Option<String>,
+    until: Time,
+    force: bool,
+) -> Result<Claim, ClaimError> {
+    let places = &question.places;
+    let directory = path.canonicalize().ok().filter(|p| p.is_dir());
+    let directory = directory.ok_or_else(|| ClaimError::NoDirectory(path.to_owned()))?;
+    let folder = folder(places);
+    let files = |e| ClaimError::Files(folder.clone(), e);
+    let _guard = guard(places).map_err(files)?;
+    let (holders, _) = holders(question);
+    let mine = |h: &&Holder| h.claim.as_ref().is_some_and(|c| c.by == by && h.path == directory);
+    if let Some(other) = in_the_way(&holders, &directory).filter(|h| !mine(h) && !force) {
+        return Err(ClaimError::Held(format!("{}: {}", other.path.display(), other.who)));
+    }
+    let place = file::place(&directory).map_err(files)?;
+    let shown = directory.to_string_lossy().into_owned();
+    let claim = Claim { path: shown, place, by, reason, at: Time(clock::now_ms()), until };
+    durable::make_folder(&folder).map_err(files)?;
+    let text = serde_json::to_string(&claim).map_err(|e| files(e.into()))?;
+    durable::put(&folder, &name(place), text.as_bytes()).map_err(files)?;
+    Ok(claim)
+}
+
+/// Gives a person's claim up.
+pub fn release(question: &Question, path: &Path) -> Result<Claim, ClaimError> {
+    let places = &question.places;
+    let folder = folder(places);
+    let files = |e| ClaimError::Files(folder.clone(), e);
+    let _guard = guard(places).map_err(files)?;
+    let directory = real(path);
+    let place = file::place(&directory).ok();
+    let (held, _) = claims(places);
+    let found = held.into_iter().find(|c| Some(c.place) == place || Path::new(&c.path) == directory);
+    let claim = found.ok_or_else(|| ClaimError::NotHeld(path.to_owned()))?;
+    #[expect(clippy::disallowed_methods, reason = "a claim that its person gives up")]
+    std::fs::remove_file(folder.join(name(claim.place))).and_then(|()| durable::sync(&folder)).map_err(files)?;
+    Ok(claim)
+}
