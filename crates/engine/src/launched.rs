@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Sighting};
 use lariat_core::{Exit, Fact, Observation, Time, Untrusted, Warning, Witness};
@@ -19,6 +20,8 @@ use serde::{Deserialize, Serialize};
 
 /// How much later than an exit a record may lie and still belong to that run.
 const AFTERMATH: i64 = 10_000;
+/// How long a look waits for an exit that is being written down.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// `launch.json`: what the shim needs, and what only the launcher knows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -113,6 +116,27 @@ impl Launched {
         Ok(look(identity.pid)?.filter(|p| p.start == identity.start))
     }
 
+    /// Whether its shim or keeper lives: then how it ended is, or will be, on
+    /// record, and it is not cut off.
+    pub fn is_held(&self) -> bool {
+        let alive = |p: &record::Process| !matches!(Identity::from(p.clone()).is_alive(), Ok(false));
+        self.shim.as_ref().is_some_and(|s| alive(&s.shim) || s.keeper.as_ref().is_some_and(alive))
+    }
+
+    /// The exit of an agent that has just ended: its shim is writing it down this
+    /// moment, which takes as long as the disk does.
+    fn settle(&self) -> Option<record::Exit> {
+        let until = Instant::now() + SETTLE;
+        loop {
+            let held = self.is_held();
+            let exit = record::read(&self.folder, record::EXIT).ok().flatten();
+            if exit.is_some() || !held || Instant::now() > until {
+                return exit;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Adds to a sighting what the shim knows.
     pub fn testify(&self, places: &Places, sighting: &mut Sighting) {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
@@ -126,7 +150,8 @@ impl Launched {
             Ok(None) => {}
             Err(e) => return sighting.observations.push(seen(Fact::Note(format!("its shim's agent: {e}").into()))),
         }
-        let Some(exit) = &self.exit else { return };
+        let settled = self.exit.clone().or_else(|| self.settle());
+        let Some(exit) = &settled else { return };
         // What it recorded long after that exit belongs to another run.
         let later = sighting.about.updated_at.is_some_and(|t| t.0 > exit.at.0 + AFTERMATH);
         if sighting.process.is_some() || later {

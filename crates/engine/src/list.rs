@@ -79,21 +79,25 @@ impl Shared {
             session.name = name.clone().map(Into::into).or(session.name.take());
             session.group = group.clone();
         }
+        session.restorable &= !launched.is_some_and(launched::Launched::is_held);
         session
     }
 
-    /// Launched sessions whose agent lives and has recorded nothing yet.
-    fn unrecorded(&self, told: &[Box<Session>]) -> Vec<Box<Session>> {
-        let known: HashSet<&str> = told.iter().map(|s| s.id.raw()).collect();
+    /// Adds launched sessions whose agent lives and has recorded nothing yet.
+    fn add_unrecorded(&self, listing: &mut Listing) {
+        let known: HashSet<&str> = listing.sessions.iter().map(|s| s.id.raw()).collect();
         let agents = lariat_adapters::all();
         let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
         let living = left.filter(|(_, l)| matches!(l.process(), Ok(Some(_)) | Err(_)));
-        living
-            .filter_map(|(_, l)| {
-                let agent = agents.iter().find(|a| a.name() == l.record.agent)?;
-                Some(self.session(agent.name(), l.sighting()))
-            })
-            .collect()
+        let found = living.filter_map(|(_, l)| {
+            let agent = agents.iter().find(|a| a.name() == l.record.agent)?;
+            Some(self.session(agent.name(), l.sighting()))
+        });
+        let mut found: Vec<_> = found.collect();
+        // One process has one session: what the shim holds is not without one.
+        listing.unbound.retain(|u| !found.iter().any(|s| s.pid == Some(u.pid)));
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        listing.sessions.append(&mut found);
     }
 
     fn look<'a>(&'a self, steps: &'a AtomicUsize, judge: &'a Judge<'a>) -> Look<'a> {
@@ -148,10 +152,7 @@ pub fn list(question: Question) -> Answer {
         });
         take(report, &mut answer);
     }
-    let unrecorded = shared.unrecorded(&answer.listing.sessions);
-    // One process has one session: what the shim holds is not without one.
-    answer.listing.unbound.retain(|u| !unrecorded.iter().any(|s| s.pid == Some(u.pid)));
-    answer.listing.sessions.extend(unrecorded);
+    shared.add_unrecorded(&mut answer.listing);
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
     answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));
     answer.listing.warnings.sort_unstable();
