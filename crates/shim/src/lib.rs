@@ -72,6 +72,8 @@ use ring::Ring;
 
 /// The argument that makes `lariat` a shim.
 pub const VERB: &str = "__shim";
+/// The argument that makes it take the agent's environment from its standard input.
+pub const ENVIRONMENT: &str = "--environment";
 /// The argument that makes it take over from one that was killed.
 pub const TAKE_OVER: &str = "--take-over";
 /// How long a record that a full disk refuses is tried again.
@@ -120,12 +122,12 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 /// says `started` or `failed WHY` on standard output and closes it. See [`start`].
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    let (take_over, folder) = match &args[..] {
-        [folder] => (false, PathBuf::from(folder)),
-        [flag, folder] if flag == TAKE_OVER => (true, PathBuf::from(folder)),
+    let (take_over, given, folder) = match &args[..] {
+        [folder] => (false, Vec::new(), PathBuf::from(folder)),
+        [flag, folder] if flag == ENVIRONMENT => (false, start::given_environment(), PathBuf::from(folder)),
+        [flag, folder] if flag == TAKE_OVER => (true, Vec::new(), PathBuf::from(folder)),
         _ => return ExitCode::from(2),
     };
-    let given = start::given_environment();
     match begin().and_then(|side| Ok((side, folder.canonicalize()?))) {
         Ok((Side::Before(_), _)) => ExitCode::SUCCESS,
         Ok((Side::Copy, folder)) => match stand_apart().and_then(|()| run(&folder, take_over, given)) {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::record::{self, RecordError, Shim};
-use crate::{TAKE_OVER, VERB};
+use crate::{ENVIRONMENT, TAKE_OVER, VERB};
 
 /// Why no shim holds the session.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsStrin
     let failed = |e| StartError::Run(program.to_owned(), e);
     #[expect(clippy::disallowed_methods, reason = "the one place where a shim is started")]
     let mut command = Command::new(program);
-    command.arg(VERB).args(take_over.then_some(TAKE_OVER)).arg(folder);
+    command.arg(VERB).arg(if take_over { TAKE_OVER } else { ENVIRONMENT }).arg(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.env_clear().envs(std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"LARIAT_")));
     let mut child = command.spawn().map_err(failed)?;
@@ -70,12 +70,10 @@ fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsStrin
     }
 }
 
-/// The environment that a launcher hands over by pipe; nothing if there is no pipe.
+/// The environment that a launcher hands over on standard input, to its end.
 pub(crate) fn given_environment() -> Vec<(OsString, OsString)> {
-    let is_pipe = rustix::fs::fstat(rustix::stdio::stdin())
-        .is_ok_and(|s| rustix::fs::FileType::from_raw_mode(s.st_mode) == rustix::fs::FileType::Fifo);
     let mut bytes = Vec::new();
-    if !is_pipe || io::stdin().read_to_end(&mut bytes).is_err() {
+    if io::stdin().read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }
     let entries = bytes.split(|b| *b == 0).filter_map(|entry| {
