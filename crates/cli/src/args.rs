@@ -50,6 +50,9 @@ pub enum Verb {
     /// Show a launched session's terminal and type into it; Ctrl-Q leaves
     #[command(visible_alias = "a")]
     Attach(Attach),
+    /// Type a prompt into a launched session; succeeds once its transcript shows it
+    #[command(visible_alias = "prompt")]
+    Send(Send),
     /// Sleep until sessions come to rest, need you, or end
     Wait(Wait),
     /// Hold a directory for yourself: no agent is launched there
@@ -199,6 +202,22 @@ pub struct Unlock {
     /// The directory
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: std::path::PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct Send {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// What to say; '-' reads it from standard input
+    #[arg(value_name = "TEXT", required = true)]
+    pub text: Vec<String>,
+    /// Wait for the end of the turn and print the reply
+    #[arg(long)]
+    pub wait: bool,
+    /// How long the transcript may take to show it
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "15s")]
+    pub timeout: Duration,
 }
 
 #[derive(Args, Debug)]

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Some(Verb::Locks | Verb::Lock(args::Lock { verb: Some(_), .. })) => verbs::locks::list(&cli.common, &mut out),
         Some(Verb::Lock(args)) => verbs::locks::lock(&args, &cli.common, &mut out),
         Some(Verb::Unlock(args)) => verbs::locks::unlock(&args, &cli.common, &mut out),
+        Some(Verb::Send(args)) => verbs::send::run(&args, &cli.common, &mut out),
         Some(Verb::Wait(args)) => verbs::wait::run(&args, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),

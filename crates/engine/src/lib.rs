@@ -21,6 +21,7 @@ pub mod launched;
 pub mod list;
 pub mod peek;
 pub mod records;
+pub mod send;
 pub mod stop;
 pub mod target;
 

@@ -5,13 +5,12 @@
 //! the key or by being killed.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::Path;
 use std::time::Duration;
 
 use lariat_core::Session;
 use lariat_engine::launched::{All, Launched};
+use lariat_engine::send::connect;
 use lariat_shim::client::{Client, Event};
-use lariat_shim::start;
 use lariat_shim::wire::{Attach, Size};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -46,7 +45,8 @@ pub fn run(args: &args::Attach, common: &Common) -> Done {
     Ok(0)
 }
 
-fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
+/// What lariat knows of a session that it launched with a terminal and that lives.
+pub fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
     let places = question(common, lariat_adapters::look::Scope::Live).places;
     let refused = |why: &str| Failure::Refused(format!("{}: {why}", session.id.row()));
     let launched = All::read(&places).by_id.remove(session.id.raw());
@@ -58,16 +58,6 @@ fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
         return Err(refused("it has ended; `lariat peek` shows its last reply"));
     }
     Ok(launched)
-}
-
-/// Connects to the shim; if that was killed, another one takes over first.
-fn connect(launched: &Launched) -> Result<Client, Failure> {
-    let socket: &Path = &launched.record.launch.socket;
-    if let Ok(client) = Client::connect(socket) {
-        return Ok(client);
-    }
-    start::take_over(&std::env::current_exe()?, &launched.folder)?;
-    Ok(Client::connect(socket)?)
 }
 
 /// Shows and types until we leave or it ends; whether it ended.

@@ -9,6 +9,7 @@ pub mod launch;
 pub mod locks;
 pub mod ls;
 pub mod peek;
+pub mod send;
 pub mod status;
 pub mod stop;
 pub mod wait;

@@ -102,3 +102,34 @@ fn codex_shows_its_id_with_a_terminal_and_without() {
     wait_until("nothing is left", DEADLINE, || others(&stage).is_empty());
     assert_eq!(stage.look().find(id(&exec)).expect("its row").status(), "stopped");
 }
+
+#[test]
+fn what_is_sent_arrives_and_nothing_is_typed_into_a_question() {
+    let stage = Stage::new("send");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["claude", "--", "--permission-mode", "manual"]);
+    stage.until("idle", "");
+    let told = act(&stage, &["send", handle(&launched), "say something", "--wait", "--json"]);
+    assert_eq!((&told["outcome"], &told["status"]), (&"sent".into(), &"idle".into()), "{told}");
+    assert!(told["reply"].as_str().is_some_and(|r| r.contains("say something")), "{told}");
+
+    // Scenario 40: on a permission prompt the text is held back, and nothing is typed.
+    act(&stage, &["send", handle(&launched), "TOOL touch made", "--json"]);
+    stage.until("waiting", "permission: Bash touch made");
+    let output = stage.sandbox.world().run(&stage.lariat().args(["send", handle(&launched), "yes please", "--json"]));
+    assert_eq!((output.code(), &output.json()["outcome"]), (3, &"blocked".into()));
+    assert!(!stage.sandbox.work().join("made").exists());
+    stage.until("waiting", "permission: Bash touch made");
+    act(&stage, &["kill", handle(&launched), "--json"]);
+}
+
+#[test]
+fn codex_takes_what_is_sent() {
+    let stage = Stage::new("send-codex");
+    let _codex = Codex::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["codex", "-p", "first words"]);
+    stage.until("idle", "");
+    let told = act(&stage, &["send", handle(&launched), "second", "words", "--wait", "--json"]);
+    assert!(told["reply"].as_str().is_some_and(|r| r.contains("second words")), "{told}");
+    act(&stage, &["kill", handle(&launched), "--json"]);
+}

@@ -1,0 +1,83 @@
+//! `lariat send`: a prompt that is known to have arrived.
+
+use std::io::Read as _;
+
+use lariat_adapters::look::Scope;
+use lariat_adapters::talk::Speaker;
+use lariat_core::{Status, Untrusted};
+use lariat_engine::list;
+use lariat_engine::peek;
+use lariat_engine::send::{self, SendError};
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{Common, Send};
+use crate::output::{Failure, Out, complain};
+use crate::verbs::{attach, find, ls, question};
+
+#[derive(Serialize)]
+struct Told<'a> {
+    id: &'a Untrusted,
+    outcome: &'static str,
+    reason: Option<String>,
+    status: Option<Status>,
+    reply: Option<Untrusted>,
+}
+
+pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
+    let mut text = args.text.join(" ");
+    if text == "-" {
+        text.clear();
+        std::io::stdin().read_to_string(&mut text)?;
+    }
+    if text.trim().is_empty() {
+        return Err(Failure::Usage("nothing to send".into()));
+    }
+    let (answer, at) = find(&args.target, common)?;
+    let session = &answer.listing.sessions[at];
+    let launched = attach::held(session, common)?;
+    let all = question(common, Scope::All);
+    let sent = send::send(&all, session, &launched, text.trim_end(), args.timeout);
+    let (outcome, code) = match &sent {
+        Ok(()) => ("sent", 0),
+        Err(SendError::Blocked(_)) => ("blocked", 3),
+        Err(SendError::Busy(_)) => ("busy", 3),
+        Err(SendError::Stalled(_)) => ("stalled", 4),
+        Err(_) => ("failed", 1),
+    };
+    let mut told =
+        Told { id: &session.id, outcome, reason: sent.err().map(|e| e.to_string()), status: None, reply: None };
+    if code == 0 && args.wait {
+        let (status, reply) = turn(session.id.raw(), common)?;
+        (told.status, told.reply) = (Some(status), reply);
+    }
+    if out.json {
+        out.json(&told)?;
+    } else if let Some(reason) = &told.reason {
+        complain(format_args!("{}: {reason}", session.id.row()));
+    } else if let Some(reply) = &told.reply {
+        out.line(reply.block().trim_end())?;
+    } else {
+        out.line(format_args!("sent to {}", session.id.row()))?;
+    }
+    Ok(code)
+}
+
+/// Waits for the end of the turn; how the session is then, and what it replied.
+fn turn(id: &str, common: &Common) -> Result<(Status, Option<Untrusted>), Failure> {
+    let mut look = || list(question(common, Scope::All));
+    let mut answer = look();
+    loop {
+        let Some(session) = answer.listing.sessions.iter().find(|s| s.id.raw() == id) else {
+            return Ok((Status::Unknown, None));
+        };
+        if !matches!(session.status, Status::Working | Status::Starting) {
+            let places = question(common, Scope::All).places;
+            let talk = session.transcript.as_ref().map(|t| peek::last_replies(session.agent, &places, t, 1));
+            let said = talk.transpose()?.map(|t| t.said).unwrap_or_default();
+            let reply = said.into_iter().rev().find(|s| s.who == Speaker::Agent).map(|s| s.text);
+            return Ok((session.status, reply));
+        }
+        answer = ls::next(&answer, &mut look, None)?;
+    }
+}
