@@ -17,8 +17,18 @@ pub struct Lock {
 }
 
 /// All `flock`s held now by processes that can be seen from here.
+///
+/// The kernel gives the table in pieces and counts on from where it stopped: a
+/// lock that is let go in between makes it leave out another one. So it is read
+/// twice, and what either reading has, is held.
 pub fn held() -> io::Result<Vec<Lock>> {
-    Ok(parse(&fs::read_to_string("/proc/locks")?))
+    let mut locks = parse(&fs::read_to_string("/proc/locks")?);
+    for lock in parse(&fs::read_to_string("/proc/locks")?) {
+        if !locks.contains(&lock) {
+            locks.push(lock);
+        }
+    }
+    Ok(locks)
 }
 
 fn parse(table: &str) -> Vec<Lock> {
