@@ -140,8 +140,8 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     put(&folder, &record).map_err(files(&folder))?;
     point("launch.stored");
     let shim = start::start(&own_program().map_err(files(&folder))?, &folder, &environment(&order.env));
+    drop(lock); // from here on the agent can be seen where it stands
     let started = shim.map_err(LaunchError::from).and_then(|shim| know(question, adapter, &folder, record, &shim));
-    drop(lock);
     let told = match &started {
         Ok(s) => format!("process {} in {}", s.pid, cwd.display()),
         Err(e) => e.to_string(),
