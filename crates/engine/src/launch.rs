@@ -282,7 +282,7 @@ fn know(
         id: format!("{}:{native_id}", adapter.name()),
         intent: Intent { want: Want::Run, generation: 1, at: Time(clock::now_ms()), found_live: true, until: None },
         verb: "launch".into(),
-        process: Some(lariat_sys::process::Identity::from(shim.agent.clone()).into()),
+        process: Some(shim.agent.clone()),
     };
     records::put_in(folder, &wish).map_err(files)?;
     point("launch.known");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
 use lariat_core::{Intent, Time, Untrusted, Warning};
-use lariat_sys::process::Identity;
+use lariat_shim::record::Process;
 use lariat_sys::{durable, file};
 use serde::{Deserialize, Serialize};
 
@@ -29,29 +29,7 @@ pub struct Wish {
     /// By which verb.
     pub verb: String,
     /// The process it was about.
-    pub process: Option<Which>,
-}
-
-/// A process, as stored.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the fields of sys::Identity")]
-pub struct Which {
-    pub boot: String,
-    pub pid: u32,
-    pub start: u64,
-    pub pidfd_inode: Option<u64>,
-}
-
-impl From<Identity> for Which {
-    fn from(i: Identity) -> Self {
-        Which { boot: i.boot, pid: i.pid, start: i.start, pidfd_inode: i.pidfd_inode }
-    }
-}
-
-impl From<Which> for Identity {
-    fn from(w: Which) -> Self {
-        Identity { boot: w.boot, pid: w.pid, start: w.start, pidfd_inode: w.pidfd_inode }
-    }
+    pub process: Option<Process>,
 }
 
 /// All wishes, by session id.

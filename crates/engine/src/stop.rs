@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use lariat_adapters::look::Places;
 use lariat_core::{Intent, Session, Time, Want};
+use lariat_shim::record::Process;
 use lariat_sys::clock;
 use lariat_sys::point::point;
 use lariat_sys::process::{Identity, is_gone};
@@ -187,6 +188,6 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
 
 /// Whether a session still runs in the very process that was asked to end.
 pub fn is_unfinished(wish: &Wish, session: &Session) -> bool {
-    let same = |w: &records::Which| Some(w.pid) == session.pid && Some(w.start) == session.start;
+    let same = |w: &Process| Some(w.pid) == session.pid && Some(w.start) == session.start;
     wish.intent.want == Want::Stop && session.live == Some(true) && wish.process.as_ref().is_some_and(same)
 }

@@ -116,7 +116,7 @@ fn copy(path: &Path, from: &Path, to: &Path, rewrite: &Rewrite, made: &mut Vec<P
 fn private(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let named = ["credential", "token", "secret", "auth"].iter().any(|word| name.contains(word));
-    named || name.ends_with(".key") || name.ends_with(".sock") || name.contains(".sqlite")
+    named || name == "daemon.lock" || name.ends_with(".key") || name.ends_with(".sock") || name.contains(".sqlite")
 }
 
 struct Rewrite {
