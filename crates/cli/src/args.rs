@@ -67,6 +67,9 @@ pub enum Verb {
     Kill(Stop),
     /// Show what lariat did: who, what, on what evidence
     Journal,
+    /// Forget our own records of what has ended long ago; shows them unless --yes is given
+    #[command(alias = "prune")]
+    Gc(Gc),
     /// Check what this machine offers, and what the lack of it costs
     Doctor,
     /// Print a completion script for a shell
@@ -221,6 +224,16 @@ pub struct Send {
 }
 
 #[derive(Args, Debug)]
+pub struct Gc {
+    /// Do it
+    #[arg(long)]
+    pub yes: bool,
+    /// How long what has ended is kept
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "7d")]
+    pub retain: Duration,
+}
+
+#[derive(Args, Debug)]
 pub struct Wait {
     /// The sessions
     #[arg(value_name = "TARGET", required = true)]
@@ -316,7 +329,7 @@ fn status(text: &str) -> Result<lariat_core::Status, String> {
     })
 }
 
-/// `500ms`, `3s`, `2m`, `1h`, or seconds without a unit.
+/// `500ms`, `3s`, `2m`, `1h`, `7d`, or seconds without a unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -325,8 +338,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err("a time like 500ms, 3s, 2m or 1h".into()),
+        "d" => 86_400.0,
+        _ => return Err("a time like 500ms, 3s, 2m, 1h or 7d".into()),
     };
-    let number: f64 = number.parse().map_err(|_| "a time like 500ms, 3s, 2m or 1h".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "a time like 500ms, 3s, 2m, 1h or 7d".to_owned())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|e| e.to_string())
 }

@@ -28,6 +28,7 @@ use lariat_sys::point::point;
 use lariat_sys::{clock, durable};
 
 use crate::claims;
+use crate::evict;
 use crate::launched::Record;
 use crate::list::{Question, list};
 use crate::records::{self, Entry, Wish};
@@ -116,6 +117,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
         free(question, &cwd)?;
     }
     point("launch.claimed");
+    evict::forget(&evict::old(places, evict::RETAIN));
     let (handle, folder) = make_folder(places).map_err(files(&places.state))?;
     let record = Record {
         launch: Launch {

@@ -96,7 +96,8 @@ impl All {
 }
 
 impl Launched {
-    fn read(folder: &Path) -> Result<Option<Launched>, record::RecordError> {
+    /// Reads one folder; `None` if nothing was launched from it.
+    pub fn read(folder: &Path) -> Result<Option<Launched>, record::RecordError> {
         let Some(record) = record::read::<Record>(folder, record::LAUNCH)? else { return Ok(None) };
         Ok(Some(Launched {
             folder: folder.to_owned(),

@@ -16,6 +16,7 @@
 
 pub mod claims;
 pub mod doctor;
+pub mod evict;
 pub mod launch;
 pub mod launched;
 pub mod list;

@@ -4,6 +4,7 @@ pub mod attach;
 pub mod completions;
 pub mod doctor;
 pub mod explain;
+pub mod gc;
 pub mod journal;
 pub mod launch;
 pub mod locks;

@@ -279,3 +279,23 @@ fn s37_a_claim_goes_with_its_holder_and_a_persons_stays() {
     assert_eq!(ask(&sandbox, &["lock", place, "--for", "0s"]).code(), 0);
     launch(&sandbox, &["claude", "--cwd", place]);
 }
+
+#[test]
+fn what_ended_long_ago_is_forgotten_and_nothing_else() {
+    let sandbox = with_agents("gc");
+    let live = launch(&sandbox, &["claude"]);
+    let place = sandbox.project("other");
+    let ended = launch(&sandbox, &["claude", "--cwd", place.to_str().expect("UTF-8")]);
+    assert_eq!(ask(&sandbox, &["kill", ended["handle"].as_str().expect("text")]).code(), 0);
+    let folder = |l: &Value| sandbox.state_dir().join("lariat/sessions").join(l["handle"].as_str().expect("text"));
+    wait_until("its exit is on record", DEADLINE, || folder(&ended).join("exit.json").exists());
+    let shims = || sandbox.processes().iter().filter(|p| p.comm.starts_with("lariat-")).count();
+    wait_until("only the other's shim and keeper are left", DEADLINE, || shims() == 2);
+    assert!(ask(&sandbox, &["gc"]).stdout.contains("Nothing"), "not yet");
+    let plan = ask(&sandbox, &["gc", "--retain", "0s"]);
+    assert!(plan.stdout.contains(ended["handle"].as_str().expect("text")), "{}", plan.stdout);
+    assert!(folder(&ended).exists(), "a plan does nothing");
+    assert_eq!(ask(&sandbox, &["gc", "--retain", "0s", "--yes"]).code(), 0);
+    assert!(!folder(&ended).exists() && folder(&live).exists());
+    list(&sandbox).expect(live["native_id"].as_str().expect("an id"), "starting", Some(pid(&live)));
+}

@@ -1,0 +1,43 @@
+//! `lariat gc`: forgets our own records of what has ended long ago.
+
+use lariat_adapters::look::Scope;
+use lariat_core::{Time, Untrusted};
+use lariat_engine::evict;
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{Common, Gc};
+use crate::output::Out;
+use crate::verbs::question;
+
+#[derive(Serialize)]
+struct Told {
+    schema: u32,
+    done: bool,
+    records: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: Untrusted,
+    last: Time,
+}
+
+pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
+    let old = evict::old(&question(common, Scope::Live).places, args.retain);
+    let done = args.yes.then(|| evict::forget(&old));
+    if out.json {
+        let records = old.into_iter().map(|o| Row { name: o.name.into(), last: o.last }).collect();
+        out.json(&Told { schema: 1, done: done.is_some(), records })?;
+        return Ok(0);
+    }
+    for o in &old {
+        out.line(format_args!("{}  last heard of at {}", Untrusted::new(o.name.clone()).row(), o.last))?;
+    }
+    match done {
+        Some(n) => out.line(format_args!("{n} records forgotten"))?,
+        None if old.is_empty() => out.line("Nothing to forget.")?,
+        None => out.line(format_args!("{} in all; `lariat gc --yes` forgets them", old.len()))?,
+    }
+    Ok(0)
+}

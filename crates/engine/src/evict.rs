@@ -1,0 +1,74 @@
+//! Forgetting what has ended long ago.
+//!
+//! Only our own records go, and only of sessions whose process is proven gone
+//! and whose shim is gone too; the agents' stores are not ours to touch. What
+//! cannot be read or told stays.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lariat_adapters::look::Places;
+use lariat_core::Time;
+use lariat_sys::process::Identity;
+use lariat_sys::{clock, file};
+
+use crate::launched::Launched;
+use crate::records::{Wish, Wishes};
+
+/// How long what has ended is kept.
+pub const RETAIN: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A folder of ours that is no longer needed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Old {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Whose it is: a handle, or an agent and an id.
+    pub name: String,
+    /// When its session was last heard of.
+    pub last: Time,
+}
+
+/// What may be forgotten now.
+pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
+    let sessions = places.state.join("sessions");
+    let entries = file::Directory::open(&sessions).and_then(|d| d.entries()).unwrap_or_default();
+    let wishes = Wishes::read(places);
+    let limit = clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX);
+    let mut found: Vec<Old> = entries
+        .into_iter()
+        .filter_map(|entry| {
+            let folder = sessions.join(&entry.name);
+            let wish = wishes.by_id.values().find(|w| w.id.replace(':', "-") == entry.name);
+            let last = match Launched::read(&folder) {
+                Ok(Some(launched)) => last_of_launched(&launched),
+                Ok(None) => wish.and_then(last_of_wish),
+                Err(_) => None,
+            }?;
+            (last.0 < limit).then_some(Old { folder, name: entry.name, last })
+        })
+        .collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+fn last_of_launched(launched: &Launched) -> Option<Time> {
+    let gone = matches!(launched.process(), Ok(None)) && !launched.is_held();
+    let ended = launched.exit.as_ref().map(|e| e.at);
+    gone.then(|| ended.max(Some(launched.record.created_at))).flatten()
+}
+
+fn last_of_wish(wish: &Wish) -> Option<Time> {
+    let process = wish.process.clone().map(Identity::from);
+    let gone = process.is_none_or(|p| matches!(p.is_alive(), Ok(false)));
+    gone.then_some(wish.intent.at)
+}
+
+/// Forgets; how many of them.
+pub fn forget(old: &[Old]) -> usize {
+    let forgotten = old.iter().filter(|o| {
+        #[expect(clippy::disallowed_methods, reason = "our own record of what ended long ago")]
+        std::fs::remove_dir_all(&o.folder).is_ok()
+    });
+    forgotten.count()
+}
