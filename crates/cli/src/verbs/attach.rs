@@ -36,9 +36,11 @@ pub fn run(args: &args::Attach, common: &Common) -> Done {
         return Err(Failure::Usage("attach needs a terminal; --watch only looks".into()));
     }
     let client = connect(&launched)?;
-    complain(format_args!("attached to {}; Ctrl-Q leaves, the session goes on", launched.record.launch.handle));
     let ended = {
+        // First raw, then the word: whoever types on reading it is heard.
         let _raw = Raw::enter(!args.watch)?;
+        let name = &launched.record.launch.handle;
+        complain(format_args!("attached to {name}; Ctrl-Q leaves, the session goes on"));
         view(client, args.watch)?
     };
     complain(if ended { "the session has ended" } else { "detached; the session goes on" });
@@ -124,7 +126,7 @@ impl Raw {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
         Ok(Raw(Some(before)))
     }
 }
@@ -136,7 +138,7 @@ impl Drop for Raw {
             let _ = out.write_all(RESET).and_then(|()| out.flush());
         }
         if let Some(before) = &self.0 {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }
 }
