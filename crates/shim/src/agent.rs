@@ -127,18 +127,18 @@ impl Agent {
             Some(terminal)
         };
         let cgroup = Cgroup::make(&launch.handle);
-        spawn::stand_alone(&mut command, !launch.headless, cgroup.as_ref().and_then(Cgroup::procs));
-        let pid = match command.spawn() {
-            Ok(child) => child.id(),
+        let into = cgroup.as_ref().and_then(Cgroup::open);
+        let (pid, inside) = match spawn::start(&mut command, !launch.headless, into.as_ref().map(OwnedFd::as_fd)) {
+            Ok(started) => started,
             Err(e) => {
                 if let Some(cgroup) = cgroup {
-                    cgroup.remove();
+                    remove_cgroup(&cgroup.0);
                 }
                 return Err(AgentError::Exec(program.clone(), e));
             }
         };
         let (identity, pidfd) = Identity::of_child(pid).map_err(AgentError::Identify)?;
-        let cgroup = cgroup.and_then(|c| c.with(pid));
+        let cgroup = cgroup.map(|c| c.0).filter(|c| inside || !remove_cgroup(c));
         Ok(Agent { process: identity.into(), pidfd, terminal, cgroup, ours: true })
     }
 
@@ -185,44 +185,26 @@ fn output(folder: &Path, name: &str) -> Result<File, AgentError> {
     options.open(&path).map_err(|e| AgentError::Output(path, e))
 }
 
-/// A cgroup made for one agent.
-struct Cgroup {
-    path: PathBuf,
-    /// As `/proc/PID/cgroup` names it.
-    name: String,
-}
+/// A cgroup made for one agent, by its path.
+struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// Below our own, if that may be.
     fn make(handle: &str) -> Option<Cgroup> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let own = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_end_matches('/').to_owned();
+        let own = own.lines().find_map(|l| l.strip_prefix("0::/"))?;
         let handle: String = handle.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
-        let name = format!("{own}/lariat.{handle}.{}", std::process::id());
-        let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-        let mount = mounts.iter().find(|m| Path::new(m).join("cgroup.controllers").exists())?;
-        let path = PathBuf::from(format!("{mount}{name}"));
-        sweep(path.parent()?);
+        let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+        let folder = mounts.iter().find(|m| m.join("cgroup.controllers").exists())?.join(own);
+        sweep(&folder);
+        let path = folder.join(format!("lariat.{handle}.{}", std::process::id()));
         fs::create_dir(&path).ok()?;
-        Some(Cgroup { path, name })
+        Some(Cgroup(path))
     }
 
-    fn procs(&self) -> Option<OwnedFd> {
-        Some(OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).ok()?.into())
-    }
-
-    /// Its path, if the process is in it.
-    fn with(self, pid: u32) -> Option<PathBuf> {
-        let told = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        if told.lines().filter_map(|l| l.strip_prefix("0::")).any(|l| l == self.name) {
-            return Some(self.path);
-        }
-        self.remove();
-        None
-    }
-
-    fn remove(&self) {
-        remove_cgroup(&self.path);
+    fn open(&self) -> Option<OwnedFd> {
+        use rustix::fs::{Mode, OFlags};
+        rustix::fs::open(&self.0, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
     }
 }
 
@@ -237,7 +219,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Takes a cgroup away if nobody is in it any more.
-pub(crate) fn remove_cgroup(path: &Path) {
-    let _ = fs::remove_dir(path);
+/// Takes a cgroup away if nobody is in it any more; says whether it was so.
+pub(crate) fn remove_cgroup(path: &Path) -> bool {
+    fs::remove_dir(path).is_ok()
 }

@@ -4,7 +4,8 @@
 //!
 //! If the shim alone held the terminal's master, a `kill -9` of it would hang up on
 //! the agent. So a copy of the shim holds it too, and sleeps. It is a fork without an
-//! exec: it shares its pages with the shim and costs a few of its own.
+//! exec: it shares its pages with the shim and costs those that either of the two writes to
+//! afterwards.
 //!
 //! It keeps three descriptors, as its standard ones: the master (0), a listening
 //! socket (1), the agent's pidfd (2). It wakes for two things:
@@ -55,7 +56,7 @@ impl Keeper {
         let path = socket::keeper_path(socket);
         let listener = socket::listen(&path)?;
         let io = |e| SocketError::Io("make a keeper on", path.clone(), e);
-        match spawn::split().map_err(io)? {
+        match spawn::split_off().map_err(io)? {
             Side::Before(pid) => {
                 let (identity, pidfd) = Identity::of_child(pid).map_err(io)?;
                 Ok(Keeper { process: identity.into(), pidfd })

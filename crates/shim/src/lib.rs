@@ -181,13 +181,14 @@ fn say(word: &str) {
 fn run(folder: &Path, take_over: bool, given: Vec<(OsString, OsString)>) -> Result<(), ShimError> {
     let _lock = lock(folder)?;
     point("shim.locked");
-    let launch: Launch =
+    let mut launch: Launch =
         record::read(folder, record::LAUNCH)?.ok_or_else(|| ShimError::Missing(folder.join(record::LAUNCH)))?;
     let children = ChildEnds::watch().map_err(|e| ShimError::Io("watch for children", e))?;
-    let held = if take_over { resume(folder, &launch)? } else { begin_session(folder, &launch, given)? };
+    let held = if take_over { resume(folder, &launch)? } else { begin_session(folder, &mut launch, given)? };
     let Held { agent, shim, keeper, ring, door } = held;
     let mut hold = Hold::new((folder, &launch, &agent), (shim, keeper), (ring, door, children));
     say("started");
+    spawn::trim_memory();
     point("shim.told");
 
     let ended = hold.run().map_err(|e| ShimError::Io("wait", e))?;
@@ -238,11 +239,12 @@ struct Held {
 
 /// Starts the agent and writes down that it runs. If it does not come to that, the
 /// exit record says why.
-fn begin_session(folder: &Path, launch: &Launch, given: Vec<(OsString, OsString)>) -> Result<Held, ShimError> {
+fn begin_session(folder: &Path, launch: &mut Launch, given: Vec<(OsString, OsString)>) -> Result<Held, ShimError> {
     record::forget_last_run(folder)?;
     point("shim.forgotten");
+    let socket = launch.socket.clone();
     let failed = |error: ShimError| {
-        socket::remove(&launch.socket);
+        socket::remove(&socket);
         let _ = record::put(folder, record::EXIT, &Exit::not_started(error.to_string()));
         error
     };
@@ -251,6 +253,9 @@ fn begin_session(folder: &Path, launch: &Launch, given: Vec<(OsString, OsString)
     let ring = open_ring(folder, launch).map_err(failed)?;
     let agent = Agent::start(folder, launch, given).map_err(|e| failed(e.into()))?;
     point("shim.spawned");
+    // The agent has them now; what the copy shares should be small.
+    (launch.argv, launch.env) = Default::default();
+    spawn::trim_memory();
     // Without one the session is held all the same, only less safely.
     let keeper = Keeper::start(folder, &launch.socket, &agent).ok();
     point("shim.kept");

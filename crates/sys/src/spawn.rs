@@ -1,37 +1,59 @@
 //! Starting a process that stands on its own, and learning how it ended.
 //!
-//! [`stand_alone`] makes a [`Command`] begin in a session of its own, on its own
-//! terminal and in its own cgroup, before the first instruction of the program.
-//! It is done between fork and exec rather than by a second stage of our own
-//! binary: that costs an exec less, and a program that cannot be executed is told
-//! by the very call that starts it, with its reason.
+//! [`start`] makes a [`Command`] begin in a session of its own, on its own terminal and in its
+//! own cgroup, before the first instruction of the program. It is done between fork and exec
+//! rather than by a second stage of our own binary: that costs an exec less, and a program that
+//! cannot be executed is told by the very call that starts it, with its reason.
 //!
 //! [`split`] forks, for a process that has one thread and only sleeps: it shares
 //! every page with its parent, so it costs next to nothing.
 #![expect(unsafe_code, reason = "fork, pre_exec, close_range and PIDFD_GET_INFO have no safe interface")]
 
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::{fs, io};
 
-/// Makes what this command starts the leader of a new session; with `terminal`,
-/// its standard input becomes its controlling terminal; with a cgroup's open
-/// `cgroup.procs`, it begins in that cgroup if it may.
-pub fn stand_alone(command: &mut Command, terminal: bool, cgroup: Option<OwnedFd>) {
+use rustix::process::{Pid, WaitOptions};
+
+/// Starts a command as the leader of a new session; with `terminal`, its standard input becomes
+/// its controlling terminal; with a cgroup (its directory, opened), it is born there if that may
+/// be. Gives its PID and whether it is in the cgroup; it is a child of ours, to be reaped by us.
+///
+/// Born, not moved: to move a process into a cgroup makes the kernel wait for all others, which
+/// took 2 to 25 ms here.
+pub fn start(command: &mut Command, terminal: bool, cgroup: Option<BorrowedFd<'_>>) -> io::Result<(u32, bool)> {
     let ground = move || {
-        if let Some(procs) = &cgroup {
-            let _ = rustix::io::write(procs, b"0"); // best effort: the caller looks where it is
-        }
         rustix::process::setsid()?;
         if terminal {
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe work may be done. This
-    // makes three system calls and allocates nothing.
+    // SAFETY: it makes two system calls and allocates nothing. (It would be free to: the copy
+    // that runs it is made of a process with a single thread.)
     unsafe { command.pre_exec(ground) };
+    let (mut reader, mut writer) = io::pipe()?;
+    let born = cgroup.and_then(|cgroup| split_into(cgroup).ok());
+    let inside = born.is_some();
+    match born.map_or_else(split, Ok)? {
+        Side::Copy => {
+            let error = command.exec().raw_os_error().unwrap_or(libc::EIO);
+            let _ = writer.write_all(&error.to_ne_bytes());
+            std::process::exit(127);
+        }
+        Side::Before(pid) => {
+            // Closed by the exec, or told why there was none.
+            drop(writer);
+            let mut error = [0; 4];
+            if reader.read_exact(&mut error).is_err() {
+                return Ok((pid, inside));
+            }
+            let _ = rustix::process::waitpid(Pid::from_raw(pid.cast_signed()), WaitOptions::empty());
+            Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)))
+        }
+    }
 }
 
 /// Which side of a [`split`] this is.
@@ -44,15 +66,57 @@ pub enum Side {
 
 /// Goes on as two processes. Refused unless this process has a single thread.
 pub fn split() -> io::Result<Side> {
-    if fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("a process with several threads cannot be split"));
+    one_thread()?;
+    // SAFETY: there is no other thread, so no lock or allocator state can be caught half-way in
+    // the copy.
+    side_of(unsafe { libc::fork() }.into())
+}
+
+/// As [`split`], but without the C library's own work in the copy, which would write to pages
+/// that the two could share: for a copy that sleeps, and then does little and exits. What the
+/// library remembers of the thread's id is the parent's there.
+pub fn split_off() -> io::Result<Side> {
+    one_thread()?;
+    // SAFETY: without flags but the signal of its end, and without a stack, `clone` is `fork`.
+    // There is no other thread, as above.
+    side_of(unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) })
+}
+
+/// As [`split`], with the copy born in a cgroup.
+fn split_into(cgroup: BorrowedFd<'_>) -> io::Result<Side> {
+    one_thread()?;
+    // struct clone_args of linux/sched.h: flags, pidfd, child_tid, parent_tid, exit_signal, stack,
+    // stack_size, tls, set_tid, set_tid_size, cgroup.
+    const INTO_CGROUP: u64 = 0x2_0000_0000;
+    let mut args = [0u64; 11];
+    (args[0], args[4]) = (INTO_CGROUP, libc::SIGCHLD as u64);
+    args[10] = u64::try_from(cgroup.as_raw_fd()).map_err(io::Error::other)?;
+    // SAFETY: the structure lives through the call and has the size that is told; without a stack
+    // and without flags that share anything, this is `fork`. There is no other thread.
+    side_of(unsafe { libc::syscall(libc::SYS_clone3, args.as_ptr(), size_of_val(&args)) })
+}
+
+fn one_thread() -> io::Result<()> {
+    match fs::read_dir("/proc/self/task")?.count() {
+        1 => Ok(()),
+        _ => Err(io::Error::other("a process with several threads cannot be split")),
     }
-    // SAFETY: there is no other thread, so no lock or allocator state can be caught
-    // half-way in the copy.
-    match unsafe { libc::fork() } {
+}
+
+fn side_of(pid: libc::c_long) -> io::Result<Side> {
+    match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Side::Copy),
-        pid => Ok(Side::Before(pid.unsigned_abs())),
+        pid => Ok(Side::Before(u32::try_from(pid).map_err(io::Error::other)?)),
+    }
+}
+
+/// Gives memory back that was freed, down to single pages.
+pub fn trim_memory() {
+    // SAFETY: it only touches memory that the allocator knows to be free.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -60,9 +60,15 @@ fn nothing_of_the_launcher_reaches_the_agent_or_stays_with_the_shim() {
                 assert_eq!(cwd.to_str(), Some("/"), "{pid} stands in the way of a worktree");
             }
         }
+        if let Some(cgroup) = &shim.cgroup {
+            let procs = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
+            let agent = session.process(shim.agent.pid).outside.to_string();
+            assert_eq!(procs.lines().collect::<Vec<_>>(), [agent], "the agent and nobody else");
+        }
         drop(hold);
         assert_eq!(session.exit().code, Some(1), "read met the end of the FIFO");
         place.wait_for_quiet();
+        assert!(shim.cgroup.is_none_or(|c| !c.exists()), "its cgroup is left");
     }
 }
 
