@@ -139,6 +139,7 @@ pub fn judge(observations: &[Observation], intent: Option<&Intent>) -> Verdict {
     };
     let cut_off = live == Some(false)
         && status != Status::Stopped
+        && evidence.left.is_none()
         && evidence.exit.is_none_or(|(_, exit)| exit.signal().is_some());
     Verdict {
         status,

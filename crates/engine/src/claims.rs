@@ -105,10 +105,24 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// The first of those whose directory is this one, above it or below it.
-pub fn in_the_way<'a>(holders: &'a [Holder], directory: &Path) -> Option<&'a Holder> {
-    let same = |a: &Path| matches!((file::place(a), file::place(directory)), (Ok(a), Ok(b)) if a == b);
-    holders.iter().find(|h| directory.starts_with(&h.path) || h.path.starts_with(directory) || same(&h.path))
+/// The first of those whose directory is this one, above it or below it: by
+/// device and inode, whatever it is called now.
+pub fn in_the_way<'a>(mut holders: impl Iterator<Item = &'a Holder>, directory: &Path) -> Option<&'a Holder> {
+    let above = |path: &Path| path.ancestors().filter_map(|p| file::place(p).ok()).collect::<Vec<_>>();
+    let mine = above(directory);
+    holders.find(|h| {
+        let place = h.claim.as_ref().map(|c| c.place).or_else(|| file::place(&h.path).ok());
+        let theirs = if h.claim.is_some() { Vec::new() } else { above(&h.path) };
+        let below = mine.first().is_some_and(|m| theirs.contains(m) || h.claim.is_some() && is_above(directory, h));
+        place.is_some_and(|p| mine.contains(&p)) || below
+    })
+}
+
+/// Whether a claimed directory lies below another, where it still is what was
+/// claimed.
+fn is_above(directory: &Path, holder: &Holder) -> bool {
+    let still = holder.claim.as_ref().is_some_and(|c| file::place(&holder.path).is_ok_and(|p| p == c.place));
+    still && holder.path.starts_with(directory)
 }
 
 /// The claims of people that have not run out.
@@ -168,7 +182,7 @@ pub fn claim(
     let _guard = guard(places).map_err(files)?;
     let (holders, _) = holders(question);
     let mine = |h: &&Holder| h.claim.as_ref().is_some_and(|c| c.by == by && h.path == directory);
-    if let Some(other) = in_the_way(&holders, &directory).filter(|h| !mine(h) && !force) {
+    if let Some(other) = in_the_way(holders.iter().filter(|h| !mine(h)), &directory).filter(|_| !force) {
         return Err(ClaimError::Held(format!("{}: {}", other.path.display(), other.who)));
     }
     let place = file::place(&directory).map_err(files)?;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
-use lariat_core::Time;
+use lariat_core::{Time, Want};
 use lariat_sys::process::Identity;
 use lariat_sys::{clock, file};
 
@@ -41,7 +41,10 @@ pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
             let folder = sessions.join(&entry.name);
             let wish = wishes.by_id.values().find(|w| w.id.replace(':', "-") == entry.name);
             let last = match Launched::read(&folder) {
-                Ok(Some(launched)) => last_of_launched(&launched),
+                Ok(Some(launched)) => {
+                    let id = launched.record.native_id.as_ref().map(|n| format!("{}:{n}", launched.record.agent));
+                    last_of_launched(&launched, id.and_then(|id| wishes.by_id.get(&id)))
+                }
                 Ok(None) => wish.and_then(last_of_wish),
                 Err(_) => None,
             }?;
@@ -52,10 +55,13 @@ pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
     found
 }
 
-fn last_of_launched(launched: &Launched) -> Option<Time> {
+/// Only what has an end on record: what was cut off is kept for whoever wants it
+/// back.
+fn last_of_launched(launched: &Launched, wish: Option<&Wish>) -> Option<Time> {
     let gone = matches!(launched.process(), Ok(None)) && !launched.is_held();
-    let ended = launched.exit.as_ref().map(|e| e.at);
-    gone.then(|| ended.max(Some(launched.record.created_at))).flatten()
+    let stopped = wish.filter(|w| w.intent.want == Want::Stop).map(|w| w.intent.at);
+    let ended = launched.exit.as_ref().filter(|_| !launched.could_be_cut_off()).map(|e| e.at);
+    gone.then(|| ended.max(stopped)).flatten()
 }
 
 fn last_of_wish(wish: &Wish) -> Option<Time> {

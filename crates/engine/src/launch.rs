@@ -14,6 +14,7 @@
 //! A launch that dies before it has an id is an error with the agent's last
 //! words, and leaves no row behind.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,11 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::{Adapter, Ask};
-use lariat_core::{Intent, Time, Want};
+use lariat_core::{Intent, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Shim, VERSION};
 use lariat_shim::start::{self, StartError};
 use lariat_sys::point::point;
+use lariat_sys::tree::Tree;
 use lariat_sys::{clock, durable};
 
 use crate::claims;
@@ -32,9 +34,12 @@ use crate::evict;
 use crate::launched::Record;
 use crate::list::{Question, list};
 use crate::records::{self, Entry, Wish};
+use crate::stop;
 
 /// How long an agent may take to show its id.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// An agent that lives so long did not die of its arguments.
+const AT_ONCE: Duration = Duration::from_millis(700);
 
 /// What to launch.
 #[derive(Clone, Debug)]
@@ -92,7 +97,9 @@ pub enum LaunchError {
     #[error("{0} ended before it had a session ({1}){2}")]
     Died(String, String, String),
     /// It shows no id.
-    #[error("{0} runs as process {1} but showed no session within {2:?}; it was left running")]
+    #[error(
+        "{0} (process {1}) showed no session within {2:?} and was ended; start it in a terminal to see what it asks"
+    )]
     NoId(String, u32, Duration),
 }
 
@@ -100,6 +107,7 @@ pub enum LaunchError {
 pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError> {
     let places = &question.places;
     let adapter = find(&order.agent)?;
+    stop::finish(places, &list(Question { scope: Scope::Live, ..question.clone() }).listing.sessions);
     let cwd = order.cwd.canonicalize().ok().filter(|p| p.is_dir());
     let cwd = cwd.ok_or_else(|| LaunchError::NoDirectory(order.cwd.clone()))?;
     let program = program(adapter)?;
@@ -140,16 +148,20 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
         created_at: Time(clock::now_ms()),
     };
     put(&folder, &record).map_err(files(&folder))?;
+    if let Some(id) = &record.native_id {
+        records::put_in(&folder, &wish_to_run(adapter, id, None)).map_err(files(&folder))?;
+    }
     point("launch.stored");
     let shim = start::start(&own_program().map_err(files(&folder))?, &folder, &environment(&order.env));
     drop(lock); // from here on the agent can be seen where it stands
     let started = shim.map_err(LaunchError::from).and_then(|shim| know(question, adapter, &folder, record, &shim));
     let told = match &started {
         Ok(s) => format!("process {} in {}", s.pid, cwd.display()),
+        Err(LaunchError::Died(_, how, _)) => format!("died before it had a session ({how})"),
         Err(e) => e.to_string(),
     };
-    if started.is_err() && !matches!(started, Err(LaunchError::NoId(..))) {
-        forget(&folder);
+    if started.is_err() {
+        take_back(&folder, &handle);
     }
     let id = started.as_ref().map_or_else(|_| order.agent.clone(), |s| format!("{}:{}", adapter.name(), s.native_id));
     let by = std::env::var("USER").unwrap_or_else(|_| "unknown".into());
@@ -180,18 +192,25 @@ fn own_program() -> io::Result<PathBuf> {
 
 /// Whether nobody works in a directory, above it or below it.
 fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
-    let (holders, _) = claims::holders(question);
-    match claims::in_the_way(&holders, cwd) {
+    let (holders, warnings) = claims::holders(question);
+    if let Some(w) = warnings.iter().find(|w| w.adapter == "lariat") {
+        let path = w.path.as_ref().map_or("", |p| p.raw());
+        return Err(LaunchError::Claimed(format!("it cannot be told who holds it, {path} is unreadable")));
+    }
+    match claims::in_the_way(holders.iter(), cwd) {
         Some(holder) => Err(LaunchError::Claimed(format!("{}: {}", holder.path.display(), holder.who))),
         None => Ok(()),
     }
 }
 
+/// Our environment for the agent, without what names a session: a launch from
+/// within another session's tool is not part of that one.
 fn environment(more: &[(String, String)]) -> Vec<(OsString, OsString)> {
-    let given = more.iter().map(|(name, value)| (name.into(), value.into()));
-    // What a test says to lariat is not for the agent.
-    let ours = std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_"));
-    ours.chain(given).collect()
+    let marks: Vec<String> = lariat_adapters::all().iter().flat_map(|a| a.marks("")).map(|(name, _)| name).collect();
+    let is_mark = |name: &str| marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID");
+    let ours = std::env::vars_os()
+        .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
+    ours.chain(more.iter().map(|(name, value)| (name.into(), value.into()))).collect()
 }
 
 /// Where viewers connect: in the runtime directory, which only we may enter.
@@ -261,14 +280,17 @@ fn know(
     let chosen = record.native_id.is_some();
     let native_id = loop {
         let ended = record::read::<record::Exit>(folder, record::EXIT).ok().flatten();
-        if let Some(id) = record.native_id.clone().or_else(|| shown(question, adapter, folder, shim)) {
-            match ended.filter(|_| chosen) {
-                Some(exit) if exit.code != Some(0) => return Err(died(adapter, folder, &exit)),
-                _ => break id,
-            }
-        }
-        if let Some(exit) = ended {
-            return Err(died(adapter, folder, &exit));
+        // An id that we chose says nothing: the agent must have come up with it, or
+        // at least not have died of it at once.
+        let id = match &record.native_id {
+            Some(id) => (is_recorded(question, adapter, id) || began.elapsed() > AT_ONCE).then(|| id.clone()),
+            None => shown(question, adapter, folder, shim),
+        };
+        match (id, ended) {
+            (Some(id), None) => break id,
+            (Some(id), Some(_)) if is_recorded(question, adapter, &id) => break id,
+            (_, Some(exit)) => return Err(died(adapter, folder, &exit)),
+            (None, None) => {}
         }
         if began.elapsed() > PATIENCE {
             return Err(LaunchError::NoId(adapter.name().into(), shim.agent.pid, PATIENCE));
@@ -280,15 +302,29 @@ fn know(
     if !chosen {
         put(folder, &record).map_err(files)?;
     }
-    let wish = Wish {
+    if !chosen {
+        // A stop that came first stands: of equal wishes the stop wins.
+        records::put_in(folder, &wish_to_run(adapter, &native_id, Some(shim))).map_err(files)?;
+    }
+    point("launch.known");
+    Ok(Started { handle: record.launch.handle, native_id, pid: shim.agent.pid })
+}
+
+/// Whether the agent itself has written anything of a session.
+fn is_recorded(question: &Question, adapter: &'static dyn Adapter, native_id: &str) -> bool {
+    let answer = list(Question { scope: Scope::All, ..question.clone() });
+    let session = answer.listing.sessions.iter().find(|s| s.agent == adapter.name() && s.native_id.raw() == native_id);
+    let native = |w: Witness| matches!(w, Witness::Registry | Witness::Store | Witness::Hook | Witness::Gateway);
+    session.is_some_and(|s| s.because.iter().any(|(_, o)| native(o.witness)))
+}
+
+fn wish_to_run(adapter: &'static dyn Adapter, native_id: &str, shim: Option<&Shim>) -> Wish {
+    Wish {
         id: format!("{}:{native_id}", adapter.name()),
         intent: Intent { want: Want::Run, generation: 1, at: Time(clock::now_ms()), found_live: true, until: None },
         verb: "launch".into(),
-        process: Some(shim.agent.clone()),
-    };
-    records::put_in(folder, &wish).map_err(files)?;
-    point("launch.known");
-    Ok(Started { handle: record.launch.handle, native_id, pid: shim.agent.pid })
+        process: shim.map(|s| s.agent.clone()),
+    }
 }
 
 /// The id that the agent shows: in its first output, or by what its process holds.
@@ -329,8 +365,17 @@ fn last_words(folder: &Path) -> String {
     lines[lines.len().saturating_sub(5)..].join("\n")
 }
 
-/// Takes away what a failed launch left: our own folder, nothing else.
-fn forget(folder: &Path) {
-    #[expect(clippy::disallowed_methods, reason = "our own record of a launch that came to nothing")]
-    let _ = std::fs::remove_dir_all(folder);
+/// Takes a launch back that came to nothing: ends what it started, and forgets
+/// it. What would not end keeps its folder.
+fn take_back(folder: &Path, handle: &str) {
+    let shim: Option<Shim> = record::read(folder, record::SHIM).ok().flatten();
+    let tree = Tree {
+        root: shim.map(|s| s.agent.into()),
+        marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],
+        spared: HashSet::new(),
+    };
+    if tree.end(&[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty()) {
+        #[expect(clippy::disallowed_methods, reason = "our own record of a launch that came to nothing")]
+        let _ = std::fs::remove_dir_all(folder);
+    }
 }

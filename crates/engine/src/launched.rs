@@ -19,7 +19,7 @@ use lariat_sys::scan::{Process, look};
 use serde::{Deserialize, Serialize};
 
 /// How much later than an exit a record may lie and still belong to that run.
-const AFTERMATH: i64 = 10_000;
+pub const AFTERMATH: i64 = 10_000;
 /// How long a look waits for an exit that is being written down.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -61,6 +61,8 @@ pub struct Launched {
 pub struct All {
     /// By the id that listings show.
     pub by_id: HashMap<String, Launched>,
+    /// Those whose id is not known yet.
+    pub without_id: Vec<Launched>,
     /// Folders that could not be read.
     pub warnings: Vec<Warning>,
 }
@@ -77,11 +79,12 @@ impl All {
         for entry in entries {
             let folder = sessions.join(entry.name);
             match Launched::read(&folder) {
-                Ok(Some(launched)) => {
-                    if let Some(native) = &launched.record.native_id {
+                Ok(Some(launched)) => match &launched.record.native_id {
+                    Some(native) => {
                         all.by_id.insert(format!("{}:{native}", launched.record.agent), launched);
                     }
-                }
+                    None => all.without_id.push(launched),
+                },
                 Ok(None) => {}
                 Err(error) => all.warnings.push(Warning {
                     adapter: "lariat",
@@ -95,7 +98,27 @@ impl All {
     }
 }
 
+impl All {
+    /// The agents, shims and keepers of all but one: nobody else's end is theirs.
+    pub fn processes_but(&self, handle: Option<&str>) -> Vec<u32> {
+        let others = self.by_id.values().chain(&self.without_id);
+        let others = others.filter(|l| Some(l.record.launch.handle.as_str()) != handle);
+        let shims = others.filter_map(|l| l.shim.as_ref());
+        shims.flat_map(|s| [Some(&s.agent), Some(&s.shim), s.keeper.as_ref()]).flatten().map(|p| p.pid).collect()
+    }
+
+    /// Whether one of them may have been cut off: gone, and not by itself.
+    pub fn any_cut_off(&self) -> bool {
+        self.by_id.values().any(|l| l.could_be_cut_off() && matches!(l.process(), Ok(None)))
+    }
+}
+
 impl Launched {
+    /// Whether nothing on record says that it ended by itself.
+    pub fn could_be_cut_off(&self) -> bool {
+        self.exit.as_ref().is_none_or(|e| e.signal.is_some() || e.code.is_some_and(|c| c > 128)) && !self.is_held()
+    }
+
     /// Reads one folder; `None` if nothing was launched from it.
     pub fn read(folder: &Path) -> Result<Option<Launched>, record::RecordError> {
         let Some(record) = record::read::<Record>(folder, record::LAUNCH)? else { return Ok(None) };
@@ -142,6 +165,11 @@ impl Launched {
     pub fn testify(&self, places: &Places, sighting: &mut Sighting) {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
         match self.process() {
+            // What the agent itself records as ended has moved on within its process.
+            Ok(Some(process)) if has_ended(sighting) => {
+                let text = format!("process {} has moved on to another session", process.pid);
+                return sighting.observations.push(seen(Fact::Note(text.into())));
+            }
             Ok(Some(process)) => {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
@@ -177,4 +205,9 @@ impl Launched {
         sighting.about.started_at = self.shim.as_ref().map(|s| s.started_at);
         sighting
     }
+}
+
+fn has_ended(sighting: &Sighting) -> bool {
+    let says = |test: fn(&Fact) -> bool| sighting.observations.iter().any(|o| test(&o.fact));
+    says(|f| matches!(f, Fact::Gone(_))) && !says(|f| matches!(f, Fact::Alive { .. }))
 }

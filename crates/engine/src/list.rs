@@ -79,7 +79,12 @@ impl Shared {
             session.name = name.clone().map(Into::into).or(session.name.take());
             session.group = group.clone();
         }
-        session.restorable &= !launched.is_some_and(launched::Launched::is_held);
+        // Restored is what was launched and cut off, in the life that was launched.
+        let same_life = |l: &launched::Launched| {
+            let last = l.exit.as_ref().map(|e| e.at.0 + launched::AFTERMATH);
+            session.updated_at.is_none_or(|u| last.is_none_or(|last| u.0 <= last))
+        };
+        session.restorable &= launched.is_some_and(|l| l.could_be_cut_off() && same_life(l));
         session
     }
 
@@ -88,7 +93,8 @@ impl Shared {
         let known: HashSet<&str> = listing.sessions.iter().map(|s| s.id.raw()).collect();
         let agents = lariat_adapters::all();
         let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
-        let living = left.filter(|(_, l)| matches!(l.process(), Ok(Some(_)) | Err(_)));
+        let all = self.question.scope == Scope::All;
+        let living = left.filter(|(_, l)| (all && l.exit.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_)));
         let found = living.filter_map(|(_, l)| {
             let agent = agents.iter().find(|a| a.name() == l.record.agent)?;
             Some(self.session(agent.name(), l.sighting()))
@@ -119,6 +125,10 @@ pub fn list(question: Question) -> Answer {
     let deadline = question.deadline;
     let wishes = Wishes::read(&question.places);
     let launched = launched::All::read(&question.places);
+    let mut question = question;
+    if launched.any_cut_off() {
+        question.scope = Scope::All; // what was cut off is shown, and is among the ended
+    }
     let shared = Arc::new(Shared { wishes, launched, question, table, now });
     let mut answer = Answer {
         listing: Listing {

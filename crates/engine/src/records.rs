@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
-use lariat_core::{Intent, Time, Untrusted, Warning};
+use lariat_core::{Intent, Time, Untrusted, Want, Warning};
 use lariat_shim::record::Process;
 use lariat_sys::{durable, file};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,11 @@ impl Wishes {
             let path = sessions.join(entry.name).join(INTENT);
             match read_one(&path) {
                 Ok(Some(wish)) => {
-                    wishes.by_id.insert(wish.id.clone(), wish);
+                    let rank = |w: &Wish| (w.intent.generation, w.intent.want == Want::Stop);
+                    let older = wishes.by_id.get(&wish.id).is_none_or(|other| rank(other) < rank(&wish));
+                    if older {
+                        wishes.by_id.insert(wish.id.clone(), wish);
+                    }
                 }
                 Ok(None) => {}
                 Err(error) => {

@@ -56,16 +56,20 @@ pub fn connect(launched: &Launched) -> Result<Client, SendError> {
     Ok(Client::connect(&launched.record.launch.socket)?)
 }
 
-/// Types a prompt; returns when the agent's transcript shows it.
+/// Types a prompt; returns when the agent's transcript shows it, with where the
+/// transcript ended before.
 pub fn send(
     question: &Question,
     session: &Session,
     launched: &Launched,
     text: &str,
     patience: Duration,
-) -> Result<(), SendError> {
+) -> Result<u64, SendError> {
     match session.status {
-        Status::Idle | Status::Starting => {}
+        Status::Idle => {}
+        // A Codex that holds its thread stands at its prompt; a Claude Code that has
+        // recorded nothing may stand at a dialog.
+        Status::Starting if session.agent == "codex" => {}
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }
@@ -79,7 +83,7 @@ pub fn send(
     let began = Instant::now();
     while began.elapsed() < patience {
         if shows(question, session, before, &text) {
-            return Ok(());
+            return Ok(before);
         }
         std::thread::sleep(Duration::from_millis(25));
     }

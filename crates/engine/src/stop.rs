@@ -27,6 +27,7 @@ use lariat_sys::process::{Identity, is_gone};
 use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
+use crate::launched;
 use crate::records::{self, Entry, Wish, Wishes};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
@@ -115,6 +116,15 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
         verb: how.verb().into(),
         process: held.clone().map(Into::into),
     };
+    // Asking again to end what has ended changes nothing of why it ended.
+    let known = wishes.by_id.get(session.id.raw()).filter(|w| w.intent.want == Want::Stop);
+    if wish.process.is_none() && known.is_some() {
+        return Ok(if session.live.is_none() {
+            Outcome::Unknown(session.reason.raw().to_owned())
+        } else {
+            Outcome::AlreadyGone
+        });
+    }
     let folder = session.handle.as_ref().map(|h| places.state.join("sessions").join(h)).filter(|f| f.is_dir());
     let stored = folder.map_or_else(|| records::put(places, &wish), |folder| records::put_in(&folder, &wish));
     if let Err(e) = stored
@@ -124,7 +134,7 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
     }
     point("stop.wished");
     let outcome = match (held, session.live) {
-        (Some(root), _) => end(session, others, root, how)?,
+        (Some(root), _) => end(places, session, others, root, how)?,
         (None, Some(false) | Some(true)) => Outcome::AlreadyGone,
         (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
     };
@@ -137,9 +147,16 @@ fn millis(d: Duration) -> i64 {
     i64::try_from(d.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn end(session: &Session, others: &[Box<Session>], root: Identity, how: &How) -> Result<Outcome, StopError> {
+fn end(
+    places: &Places,
+    session: &Session,
+    others: &[Box<Session>],
+    root: Identity,
+    how: &How,
+) -> Result<Outcome, StopError> {
     let adapter = lariat_adapters::all().into_iter().find(|a| a.name() == session.agent);
-    let spared: HashSet<u32> = others.iter().filter(|o| o.id != session.id).filter_map(|o| o.pid).collect();
+    let mut spared: HashSet<u32> = others.iter().filter(|o| o.id != session.id).filter_map(|o| o.pid).collect();
+    spared.extend(launched::All::read(places).processes_but(session.handle.as_deref()));
     let mut marks = adapter.map(|a| a.marks(session.native_id.raw())).unwrap_or_default();
     marks.extend(session.handle.iter().map(|h| (lariat_shim::MARK.to_owned(), h.clone())));
     let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();
@@ -177,7 +194,7 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
             return None;
         }
         let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
-        let outcome = end(s, sessions, root, &how);
+        let outcome = end(places, s, sessions, root, &how);
         if let Ok(outcome) = &outcome {
             journal(places, Time(clock::now_ms()), &format!("finish {}", wish.verb), s.id.raw(), outcome);
         }

@@ -53,7 +53,9 @@ fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsStrin
     let mut command = Command::new(program);
     command.arg(VERB).arg(if take_over { TAKE_OVER } else { ENVIRONMENT }).arg(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"LARIAT_")));
+    command
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"LARIAT_") && name != crate::MARK));
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         let given: Vec<u8> = env.iter().flat_map(|(n, v)| [n.as_bytes(), b"=", v.as_bytes(), b"\0"].concat()).collect();

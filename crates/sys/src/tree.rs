@@ -118,7 +118,9 @@ impl Tree {
     fn members(&self, seen: &mut Vec<Identity>) -> Result<Vec<Member>, ScanError> {
         let table = Table::scan()?;
         let spared = self.all_spared(&table);
-        let known = self.root.iter().chain(seen.iter()).filter_map(|i| table.get(i.pid).filter(|p| p.start == i.start));
+        // Each is opened and compared before anything is concluded from it.
+        let same = |i: &Identity| Identity::open(i.pid).is_ok_and(|(now, _)| now.is(i));
+        let known = self.root.iter().chain(seen.iter()).filter(|i| same(i)).filter_map(|i| table.get(i.pid));
         let mut found: Vec<&Process> = known.chain(table.iter().filter(|p| self.is_marked(p))).collect();
         let started: Vec<&Process> = found.iter().flat_map(|p| table.descendants(p.pid)).collect();
         found.extend(started);
@@ -133,11 +135,10 @@ impl Tree {
                 Err(e) if is_gone(&e) => continue,
                 Err(e) => return Err(e.into()),
             };
-            let before = self.root.iter().chain(seen.iter()).find(|i| i.pid == identity.pid);
-            if identity.start != process.start || before.is_some_and(|i| *i != identity) {
+            if identity.start != process.start {
                 continue; // its number was given out again
             }
-            if before.is_none() || !seen.contains(&identity) {
+            if !seen.contains(&identity) {
                 seen.push(identity.clone());
             }
             members.push(Member { identity, comm: process.comm.clone(), pidfd });
@@ -158,13 +159,13 @@ impl Tree {
     fn all_spared(&self, table: &Table) -> HashSet<u32> {
         let root = self.root.as_ref().map(|r| r.pid);
         let mut spared: HashSet<u32> = HashSet::new();
-        for pid in self.spared.iter().filter(|p| Some(**p) != root) {
-            spared.insert(*pid);
-            spared.extend(table.descendants(*pid).iter().map(|p| p.pid));
-        }
         let mut asking = std::process::id();
         while let Some(process) = table.get(asking).filter(|p| Some(p.pid) != root && spared.insert(p.pid)) {
             asking = process.ppid;
+        }
+        for pid in self.spared.iter().filter(|p| Some(**p) != root) {
+            spared.insert(*pid);
+            spared.extend(table.descendants(*pid).iter().map(|p| p.pid));
         }
         spared
     }
@@ -173,7 +174,8 @@ impl Tree {
 impl Member {
     fn signal(&self, signal: Signal) -> io::Result<()> {
         match pidfd_send_signal(&self.pidfd, signal) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            // Gone, or not ours to signal: that one is named as a survivor.
+            Ok(()) | Err(rustix::io::Errno::SRCH | rustix::io::Errno::PERM) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }

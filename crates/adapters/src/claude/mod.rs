@@ -120,7 +120,7 @@ impl Adapter for Claude {
             arguments.extend(value.iter().flat_map(|v| [flag.to_owned(), v.clone()]));
         }
         arguments.extend(ask.arguments.iter().cloned());
-        arguments.extend(ask.prompt.clone());
+        arguments.extend(ask.prompt.iter().flat_map(|p| ["--".to_owned(), p.clone()]));
         Ok(Plan { arguments, native_id: Some(id) })
     }
 

@@ -119,7 +119,7 @@ impl Adapter for Codex {
         let mut arguments: Vec<String> = way.iter().map(|w| (*w).to_owned()).collect();
         arguments.extend(ask.model.iter().flat_map(|m| ["-m".to_owned(), m.clone()]));
         arguments.extend(ask.arguments.iter().cloned());
-        arguments.extend(ask.prompt.clone());
+        arguments.extend(ask.prompt.iter().flat_map(|p| ["--".to_owned(), p.clone()]));
         Ok(Plan { arguments, native_id: None })
     }
 

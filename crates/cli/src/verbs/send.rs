@@ -39,16 +39,17 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     let all = question(common, Scope::All);
     let sent = send::send(&all, session, &launched, text.trim_end(), args.timeout);
     let (outcome, code) = match &sent {
-        Ok(()) => ("sent", 0),
+        Ok(_) => ("sent", 0),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
         Err(SendError::Stalled(_)) => ("stalled", 4),
         Err(_) => ("failed", 1),
     };
-    let mut told =
-        Told { id: &session.id, outcome, reason: sent.err().map(|e| e.to_string()), status: None, reply: None };
+    let offset = *sent.as_ref().unwrap_or(&0);
+    let reason = sent.err().map(|e| e.to_string());
+    let mut told = Told { id: &session.id, outcome, reason, status: None, reply: None };
     if code == 0 && args.wait {
-        let (status, reply) = turn(session.id.raw(), common)?;
+        let (status, reply) = turn(session.id.raw(), offset, common)?;
         (told.status, told.reply) = (Some(status), reply);
     }
     if out.json {
@@ -63,19 +64,24 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     Ok(code)
 }
 
-/// Waits for the end of the turn; how the session is then, and what it replied.
-fn turn(id: &str, common: &Common) -> Result<(Status, Option<Untrusted>), Failure> {
+/// Waits for the end of the turn that was sent; how the session is then, and what
+/// it replied since.
+fn turn(id: &str, offset: u64, common: &Common) -> Result<(Status, Option<Untrusted>), Failure> {
     let mut look = || list(question(common, Scope::All));
     let mut answer = look();
     loop {
         let Some(session) = answer.listing.sessions.iter().find(|s| s.id.raw() == id) else {
             return Ok((Status::Unknown, None));
         };
-        if !matches!(session.status, Status::Working | Status::Starting) {
-            let places = question(common, Scope::All).places;
-            let talk = session.transcript.as_ref().map(|t| peek::last_replies(session.agent, &places, t, 1));
-            let said = talk.transpose()?.map(|t| t.said).unwrap_or_default();
-            let reply = said.into_iter().rev().find(|s| s.who == Speaker::Agent).map(|s| s.text);
+        let talk = session.transcript.as_ref().map(|t| peek::since(session.agent, t, offset)).transpose()?;
+        let said = talk.map(|t| t.said).unwrap_or_default();
+        let reply = said.into_iter().rev().find(|s| s.who == Speaker::Agent).map(|s| s.text);
+        let over = match session.status {
+            Status::Working | Status::Starting => false,
+            Status::Idle => reply.is_some(),
+            _ => true,
+        };
+        if over {
             return Ok((session.status, reply));
         }
         answer = ls::next(&answer, &mut look, None)?;

@@ -30,21 +30,32 @@ struct Left {
 pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
     let question = question(common, Scope::All);
     let places = question.places.clone();
-    let answer = list(question);
+    let mut answer = list(question.clone());
+    if !args.all || args.yes {
+        let finished = stop::finish(&places, &answer.listing.sessions);
+        for (id, finished) in &finished {
+            complain(match finished {
+                Ok(outcome) => format!("finished what was cut short: {id}: {}", word(outcome)),
+                Err(e) => format!("could not finish what was cut short: {id}: {e}"),
+            });
+        }
+        if !finished.is_empty() {
+            answer = list(question);
+        }
+    }
     let sessions = &answer.listing.sessions;
     let targets = chosen(args, sessions, &answer)?;
     let verb = if hard { "kill" } else { "stop" };
     if args.all && !args.yes {
         return plan(verb, &targets, out);
     }
-    for (id, finished) in stop::finish(&places, sessions) {
-        complain(match finished {
-            Ok(outcome) => format!("finished what was cut short: {id}: {}", word(&outcome)),
-            Err(e) => format!("could not finish what was cut short: {id}: {e}"),
-        });
-    }
     let how = How { hard, grace: args.grace, force: args.force };
+    let untold = sessions.iter().filter(|s| s.live.is_none()).count();
     let mut worst = 0;
+    if args.all && (untold > 0 || answer.partial) {
+        complain(format_args!("{untold} sessions of which it cannot be told if they live were left alone"));
+        worst = 5;
+    }
     for session in targets {
         let outcome = stop::stop(&places, session, sessions, &how);
         worst = worst.max(code(&outcome));

@@ -19,6 +19,11 @@ pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
     let mut answer = first;
     loop {
         let found = |id: &String| answer.listing.sessions.iter().find(|s| s.id.raw() == id);
+        // What was there and is no longer has ended, if all could be read.
+        if !answer.partial && ids.iter().all(|id| found(id).is_none()) {
+            complain("lariat: it has ended and left no record");
+            return Ok(0);
+        }
         let reached: Vec<Option<&Session>> =
             ids.iter().map(|id| found(id).filter(|s| there(s, args.until)).map(|s| &**s)).collect();
         let enough = if args.any { reached.iter().any(Option::is_some) } else { reached.iter().all(Option::is_some) };

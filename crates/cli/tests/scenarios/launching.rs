@@ -299,3 +299,58 @@ fn what_ended_long_ago_is_forgotten_and_nothing_else() {
     assert!(!folder(&ended).exists() && folder(&live).exists());
     list(&sandbox).expect(live["native_id"].as_str().expect("an id"), "starting", Some(pid(&live)));
 }
+
+#[test]
+fn what_was_launched_from_within_a_session_is_not_part_of_it() {
+    let sandbox = with_agents("inner");
+    let outer = launch(&sandbox, &["claude"]);
+    let (handle, id) = (outer["handle"].as_str().expect("text"), outer["native_id"].as_str().expect("an id"));
+    // As a tool of the outer one would: it carries the outer's marks.
+    let program = lariat(&sandbox, &["launch", "claude", "--json", "--force"]);
+    let program = program.env("LARIAT_SESSION", handle).env("CLAUDE_CODE_SESSION_ID", id);
+    let inner = sandbox.world().run(&program).json();
+    assert_eq!(ask(&sandbox, &["kill", handle]).code(), 0);
+    assert!(!alive(&sandbox, pid(&outer)) && alive(&sandbox, pid(&inner)));
+    let shims = sandbox.processes().iter().filter(|p| p.comm == "lariat-shim" && p.state != 'Z').count();
+    assert!(shims >= 1, "the inner one's shim lives");
+    list(&sandbox).expect(inner["native_id"].as_str().expect("an id"), "starting", Some(pid(&inner)));
+}
+
+#[test]
+fn asking_again_changes_no_word_and_the_handle_answers_for_ever() {
+    let sandbox = with_agents("again");
+    let launched = launch(&sandbox, &["claude"]);
+    let (handle, id) = (launched["handle"].as_str().expect("text"), launched["native_id"].as_str().expect("an id"));
+    for _ in 0..3 {
+        assert_eq!(ask(&sandbox, &["kill", handle]).code(), 0);
+        list(&sandbox).expect(id, "stopped", None);
+        assert_eq!(ask(&sandbox, &["wait", handle, "--until", "done", "--timeout", "5s"]).code(), 0);
+    }
+}
+
+#[test]
+fn a_session_left_with_clear_is_not_its_process_any_more() {
+    let sandbox = with_agents("moved");
+    let claude = crate::claude_store::ClaudeStore::of(&sandbox);
+    let launched = launch(&sandbox, &["claude"]);
+    let (handle, old) = (launched["handle"].as_str().expect("text"), launched["native_id"].as_str().expect("an id"));
+    drop(claude.session(old).asked("first").answered("done").left());
+    let newer = crate::asking::id(9);
+    let process = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    drop(claude.register_as(process.pid, process.outside, &newer).says("busy"));
+    let seen = list(&sandbox);
+    seen.expect(old, "done", None);
+    seen.expect(&newer, "working", Some(pid(&launched)));
+    let told = ask(&sandbox, &["kill", handle, "--json"]);
+    assert_eq!((told.code(), &told.json()["outcome"]), (0, &json!("gone")));
+    assert!(alive(&sandbox, pid(&launched)));
+}
+
+#[test]
+fn a_prompt_is_never_a_flag() {
+    let sandbox = with_agents("flag");
+    let launched = launch(&sandbox, &["claude", "-p", "--dangerously-skip-permissions"]);
+    let process = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    let argv: Vec<&str> = process.argv.iter().map(String::as_str).collect();
+    assert!(argv.ends_with(&["--", "--dangerously-skip-permissions"]), "{argv:?}");
+}
