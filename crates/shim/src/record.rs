@@ -224,3 +224,22 @@ pub fn forget_last_run(folder: &Path) -> Result<(), RecordError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_is_not_known_is_no_success() {
+        let agent = Process { boot: "b".into(), pid: 1, start: 2, pidfd_inode: None };
+        let told = |ended| {
+            let exit = Exit::of(&agent, ended);
+            (exit.code, exit.signal, exit.error)
+        };
+        assert_eq!(told(None), (None, None, None));
+        assert_eq!(told(Some(Ended::Code(0))), (Some(0), None, None));
+        assert_eq!(told(Some(Ended::Signal(9))), (None, Some(9), None));
+        let failed = Exit::not_started("why".into());
+        assert_eq!((failed.code, failed.signal, failed.error.as_deref()), (None, None, Some("why")));
+    }
+}
