@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     if let Some(code) = lariat_shim::dispatch(std::env::args_os()) {
         return code;
     }
+    lariat_sys::memory::in_large_steps();
     let cli = Cli::parse();
     let mut out = Out::new(cli.common.json);
     let done = match cli.verb {

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod durable;
 pub mod file;
 pub mod locks;
+pub mod memory;
 pub mod peer;
 pub mod point;
 pub mod process;
