@@ -1,9 +1,9 @@
 //! What ends when it is told to, and nothing else: scenarios 12, 14, 23, 24, 25, and a kill that
 //! was cut short.
 //!
-//! To see them red: in `sys::tree`, signal the root only (24); in `engine::stop`, store the wish
-//! after the end instead of before (the cut-short ones); leave out the comparison of start times
-//! (12).
+//! Seen red: in `sys::tree`, `members`, only the root (24); in `engine::stop`, the wish stored after
+//! the end instead of before (25 and the cut-short ones); in `claude::registry`, `local_holder`, any
+//! program may hold the PID (12).
 
 use std::fs;
 
