@@ -44,9 +44,14 @@ impl Process {
     /// yet: between `fork` and `exec` a child bears the parent's arguments and
     /// runs the parent's program.
     pub fn is_copy_of_parent(&self, table: &Table) -> bool {
+        let Some(parent) = table.get(self.ppid).filter(|parent| parent.arguments == self.arguments) else {
+            return false;
+        };
         let program = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let parent = table.get(self.ppid).filter(|parent| parent.arguments == self.arguments);
-        parent.is_some_and(|parent| program(parent.pid) == program(self.pid))
+        let same_program = program(parent.pid) == program(self.pid);
+        // Asked last: it may have started its own program, or ended, just now.
+        let unchanged = matches!(look(self.pid), Ok(Some(now)) if now.arguments == self.arguments);
+        same_program || !unchanged
     }
 
     /// Whether it still runs, asked now.
