@@ -225,7 +225,8 @@ fn of_no_boot(entry: &str) -> String {
 fn told(because: &Value) -> Vec<(Value, Value, Value)> {
     let all = because.as_array().expect("because is a list");
     let part = |o: &Value| (o["role"].clone(), o["witness"].clone(), o["fact"].clone());
-    all.iter().map(part).collect()
+    // What only stands beside may pass between two looks: an agent forks, and the copy is gone.
+    all.iter().filter(|o| o["role"] != "context").map(part).collect()
 }
 
 /// One answer of `lariat ls -a --json`.
