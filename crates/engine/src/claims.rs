@@ -130,7 +130,15 @@ fn claims(places: &Places) -> (Vec<Claim>, Vec<Warning>) {
     let (mut found, mut warnings) = (Vec::new(), Vec::new());
     let folder = folder(places);
     let now = clock::now_ms();
-    let entries = file::Directory::open(&folder).and_then(|d| d.entries()).unwrap_or_default();
+    let entries = match file::Directory::open(&folder).and_then(|d| d.entries()) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(e) => {
+            let error = Untrusted::new(e.to_string());
+            warnings.push(Warning { adapter: "lariat", path: Some(places.shown(&folder)), error, last_ok: None });
+            Vec::new()
+        }
+    };
     for entry in entries.iter().filter(|e| e.name.ends_with(".json")) {
         let path = folder.join(&entry.name);
         let read = file::read_small(&path, 1 << 16).map_err(|e| e.to_string());

@@ -218,13 +218,13 @@ fn socket(handle: &str) -> io::Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
     let folder = match runtime {
         Some(runtime) => runtime.join("lariat"),
-        None => std::env::temp_dir().join(format!("lariat-{}", rustix_uid())),
+        None => std::env::temp_dir().join(format!("lariat-{}", own_user())),
     };
     durable::make_folder(&folder)?;
     Ok(folder.join(format!("{handle}.sock")))
 }
 
-fn rustix_uid() -> u32 {
+fn own_user() -> u32 {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata("/proc/self").map_or(0, |m| m.uid())
 }

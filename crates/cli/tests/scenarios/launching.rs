@@ -354,3 +354,16 @@ fn a_prompt_is_never_a_flag() {
     let argv: Vec<&str> = process.argv.iter().map(String::as_str).collect();
     assert!(argv.ends_with(&["--", "--dangerously-skip-permissions"]), "{argv:?}");
 }
+
+#[test]
+fn claims_that_cannot_be_read_let_nobody_in() {
+    let sandbox = with_agents("unread");
+    let claims = sandbox.state_dir().join("lariat/claims");
+    fs::create_dir_all(claims.parent().expect("a folder")).expect("our folder");
+    fs::write(&claims, "not a folder").expect("a file in the way");
+    let refused = ask(&sandbox, &["launch", "claude"]);
+    assert_eq!(refused.code(), 3, "{}", refused.stderr);
+    assert!(refused.stderr.contains("claims"), "{}", refused.stderr);
+    fs::remove_file(&claims).expect("it is gone");
+    launch(&sandbox, &["claude"]);
+}
