@@ -37,6 +37,11 @@ pub trait Adapter: Send + Sync {
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report;
     /// How a new session is started.
     fn start(&self, ask: &Ask) -> Result<Plan, String>;
+    /// How an ended session goes on under its own id, or as a fork under a new
+    /// one; or why it cannot.
+    fn resume(&self, _ask: &Ask, _past: &Past<'_>) -> Result<Plan, String> {
+        Err(format!("{} sessions cannot be resumed", self.name()))
+    }
     /// The real program behind a wrapper that would die alone, if there is one.
     fn native(&self, _found: &Path) -> Option<PathBuf> {
         None
@@ -61,7 +66,7 @@ pub trait Adapter: Send + Sync {
 }
 
 /// What a new session is asked.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Ask {
     /// The prompt.
     pub prompt: Option<String>,
@@ -75,14 +80,52 @@ pub struct Ask {
     pub arguments: Vec<String>,
 }
 
-/// How a new session is started.
-#[derive(Clone, Debug)]
+/// How an agent is started.
+#[derive(Clone, Default, Debug)]
 pub struct Plan {
     /// The arguments after the program.
     pub arguments: Vec<String>,
     /// The id, if it can be chosen.
     pub native_id: Option<String>,
+    /// Variables that it needs besides.
+    pub env: Vec<(String, String)>,
+    /// What it reads from its standard input, if it has no terminal.
+    pub input: Option<String>,
 }
+
+impl Plan {
+    /// Asks the prompt: as the last argument, or, if that is too long for one, by
+    /// standard input, which `from_input` tells the agent to read.
+    pub fn ask(mut self, ask: &Ask, from_input: &[&str]) -> Result<Plan, String> {
+        match &ask.prompt {
+            Some(prompt) if prompt.len() <= LONGEST_ARGUMENT => {
+                self.arguments.extend(["--".to_owned(), prompt.clone()]);
+            }
+            Some(prompt) if ask.headless => {
+                self.arguments.extend(from_input.iter().map(|a| (*a).to_owned()));
+                self.input = Some(prompt.clone());
+            }
+            Some(_) => return Err("the prompt is too long for an argument".into()),
+            None if ask.headless => return Err("a headless launch needs a prompt (-p)".into()),
+            None => {}
+        }
+        Ok(self)
+    }
+}
+
+/// What is continued.
+#[derive(Clone, Debug)]
+pub struct Past<'a> {
+    /// The agent's own id of it.
+    pub native_id: &'a str,
+    /// Its transcript, if it has one of its own.
+    pub transcript: Option<&'a Path>,
+    /// A new session shall begin with what was said in it.
+    pub fork: bool,
+}
+
+/// The longest prompt that is given as an argument; the kernel takes 128 KiB.
+pub const LONGEST_ARGUMENT: usize = 100_000;
 
 /// A fresh random id, as both agents write theirs.
 pub fn new_uuid() -> io::Result<String> {

@@ -147,12 +147,15 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
         prompt: order.ask.prompt.clone(),
         created_at: Time(clock::now_ms()),
     };
+    if let Some(input) = &plan.input {
+        durable::put(&folder, record::INPUT, input.as_bytes()).map_err(files(&folder))?;
+    }
     put(&folder, &record).map_err(files(&folder))?;
     if let Some(id) = &record.native_id {
         records::put_in(&folder, &wish_to_run(adapter, id, None)).map_err(files(&folder))?;
     }
     point("launch.stored");
-    let shim = start::start(&own_program().map_err(files(&folder))?, &folder, &environment(&order.env));
+    let shim = start::start(&own_program().map_err(files(&folder))?, &folder, &environment(&plan.env, &order.env));
     drop(lock); // from here on the agent can be seen where it stands
     let started = shim.map_err(LaunchError::from).and_then(|shim| know(question, adapter, &folder, record, &shim));
     let told = match &started {
@@ -205,12 +208,12 @@ fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
 
 /// Our environment for the agent, without what names a session: a launch from
 /// within another session's tool is not part of that one.
-fn environment(more: &[(String, String)]) -> Vec<(OsString, OsString)> {
+fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
     let marks: Vec<String> = lariat_adapters::all().iter().flat_map(|a| a.marks("")).map(|(name, _)| name).collect();
     let is_mark = |name: &str| marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID");
     let ours = std::env::vars_os()
         .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
-    ours.chain(more.iter().map(|(name, value)| (name.into(), value.into()))).collect()
+    ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
 }
 
 /// Where viewers connect: in the runtime directory, which only we may enter.

@@ -5,8 +5,9 @@
 //! It leads a session of its own, finds every signal at its default, exactly the
 //! environment that was given plus `LARIAT_SESSION`, and no descriptor but its three.
 //! With a terminal, these are the terminal, which is its controlling one. Without,
-//! they are `/dev/null` and two files in the session's folder, which need nobody to
-//! read them: such an agent does not notice when its shim dies.
+//! they are `/dev/null` (or the file `stdin`, if the launcher made one) and two files
+//! in the session's folder, which need nobody to read them: such an agent does not
+//! notice when its shim dies.
 //!
 //! The shim keeps the terminal's other side open as well, for itself: so the master
 //! never reports a hang-up while the agent lives, whatever it closes and reopens.
@@ -52,7 +53,7 @@ pub enum AgentError {
     /// There was no terminal to be had.
     #[error("cannot make a terminal: {0}")]
     Terminal(io::Error),
-    /// Its output files could not be opened.
+    /// Its input or output files could not be opened.
     #[error("cannot open {0}: {1}")]
     Output(PathBuf, io::Error),
     /// It cannot be told who it is.
@@ -117,7 +118,7 @@ impl Agent {
         command.args(&launch.argv[1..]).current_dir(&launch.cwd).env_clear();
         command.envs(given).envs(launch.env.iter().map(|(name, value)| (name, value))).env(MARK, &launch.handle);
         let terminal = if launch.headless {
-            command.stdin(Stdio::null()).stdout(output(folder, "stdout")?).stderr(output(folder, "stderr")?);
+            command.stdin(input(folder)?).stdout(output(folder, "stdout")?).stderr(output(folder, "stderr")?);
             None
         } else {
             let size = Size { rows: launch.rows.max(1), cols: launch.cols.max(1) };
@@ -175,6 +176,16 @@ pub(crate) fn end_of_other(pidfd: &OwnedFd) -> Option<Ended> {
     let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::empty())];
     let _ = poll(&mut fds, Some(&REAPING));
     spawn::how_it_ended(pidfd)
+}
+
+/// What the launcher left for it to read, or nothing.
+fn input(folder: &Path) -> Result<Stdio, AgentError> {
+    let path = folder.join(crate::record::INPUT);
+    match OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(&path) {
+        Ok(file) => Ok(file.into()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Stdio::null()),
+        Err(e) => Err(AgentError::Output(path, e)),
+    }
 }
 
 fn output(folder: &Path, name: &str) -> Result<File, AgentError> {

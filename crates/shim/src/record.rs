@@ -5,6 +5,7 @@
 //! | file | written by | when |
 //! |---|---|---|
 //! | `launch.json` | the launcher | before the shim is started; never changed by the shim |
+//! | `stdin` | the launcher | before the shim is started, for an agent without a terminal |
 //! | `shim.lock` | nobody | locked by the shim that holds the session; never deleted |
 //! | `shim.json` | the shim | once the agent runs, and at a take-over |
 //! | `exit.json` | the shim, or the keeper if the shim is gone | once, when the agent has ended |
@@ -30,6 +31,8 @@ use serde::{Deserialize, Serialize};
 pub const LAUNCH: &str = "launch.json";
 /// The name of the shim's record.
 pub const SHIM: &str = "shim.json";
+/// The name of what an agent without a terminal reads.
+pub const INPUT: &str = "stdin";
 /// The name of the exit record.
 pub const EXIT: &str = "exit.json";
 /// The file whose lock makes a shim the only one.

@@ -21,7 +21,7 @@ use lariat_sys::scan::Process;
 use crate::agent_process as ap;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
-use crate::{Adapter, Ask, Plan, new_uuid};
+use crate::{Adapter, Ask, Past, Plan, new_uuid};
 
 /// The agent's name.
 pub const NAME: &str = "claude";
@@ -108,20 +108,19 @@ impl Adapter for Claude {
     }
 
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
-        if ask.headless && ask.prompt.is_none() {
-            return Err("a headless launch needs a prompt (-p)".into());
+        let id = new_id()?;
+        let arguments = vec!["--session-id".to_owned(), id.clone()];
+        plan(arguments, Some(id), ask)
+    }
+
+    fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
+        let mut arguments = vec!["--resume".to_owned(), past.native_id.to_owned()];
+        let mut id = past.native_id.to_owned();
+        if past.fork {
+            id = new_id()?;
+            arguments.extend(["--fork-session".to_owned(), "--session-id".to_owned(), id.clone()]);
         }
-        let id = new_uuid().map_err(|e| format!("no random id: {e}"))?;
-        let mut arguments = vec!["--session-id".to_owned(), id.clone()];
-        if ask.headless {
-            arguments.extend(["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned));
-        }
-        for (flag, value) in [("--model", &ask.model), ("-n", &ask.name)] {
-            arguments.extend(value.iter().flat_map(|v| [flag.to_owned(), v.clone()]));
-        }
-        arguments.extend(ask.arguments.iter().cloned());
-        arguments.extend(ask.prompt.iter().flat_map(|p| ["--".to_owned(), p.clone()]));
-        Ok(Plan { arguments, native_id: Some(id) })
+        plan(arguments, Some(id), ask)
     }
 
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {
@@ -131,4 +130,19 @@ impl Adapter for Claude {
     fn language(&self) -> &'static dyn Language {
         &talk::Lines
     }
+}
+
+fn new_id() -> Result<String, String> {
+    new_uuid().map_err(|e| format!("no random id: {e}"))
+}
+
+fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Result<Plan, String> {
+    if ask.headless {
+        arguments.extend(["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned));
+    }
+    for (flag, value) in [("--model", &ask.model), ("-n", &ask.name)] {
+        arguments.extend(value.iter().flat_map(|v| [flag.to_owned(), v.clone()]));
+    }
+    arguments.extend(ask.arguments.iter().cloned());
+    Plan { arguments, native_id, ..Plan::default() }.ask(ask, &[])
 }

@@ -26,7 +26,7 @@ use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
-use crate::{Adapter, Ask, Plan};
+use crate::{Adapter, Ask, Past, Plan};
 
 /// The agent's name.
 pub const NAME: &str = "codex";
@@ -111,16 +111,15 @@ impl Adapter for Codex {
     }
 
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
-        if ask.headless && ask.prompt.is_none() {
-            return Err("a headless launch needs a prompt (-p)".into());
-        }
         // One process per session: the shared daemon would hold it otherwise.
         let way: &[&str] = if ask.headless { &["exec", "--json"] } else { &["--no-daemon"] };
-        let mut arguments: Vec<String> = way.iter().map(|w| (*w).to_owned()).collect();
-        arguments.extend(ask.model.iter().flat_map(|m| ["-m".to_owned(), m.clone()]));
-        arguments.extend(ask.arguments.iter().cloned());
-        arguments.extend(ask.prompt.iter().flat_map(|p| ["--".to_owned(), p.clone()]));
-        Ok(Plan { arguments, native_id: None })
+        plan(way, None, ask)
+    }
+
+    fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
+        let verb = if past.fork { "fork" } else { "resume" };
+        let way: &[&str] = if ask.headless { &["exec", verb, "--json"] } else { &[verb, "--no-daemon"] };
+        plan(way, Some(past), ask)
     }
 
     /// The package's `bin/codex.js` only starts the binary of another package,
@@ -161,4 +160,13 @@ impl Adapter for Codex {
 
 fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
     Warning { adapter: NAME, path: Some(look.places.shown(path)), error: error.into(), last_ok: None }
+}
+
+fn plan(way: &[&str], past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String> {
+    let mut arguments: Vec<String> = way.iter().map(|w| (*w).to_owned()).collect();
+    arguments.extend(ask.model.iter().flat_map(|m| ["-m".to_owned(), m.clone()]));
+    arguments.extend(ask.arguments.iter().cloned());
+    arguments.extend(past.map(|p| p.native_id.to_owned()));
+    let native_id = past.filter(|p| !p.fork).map(|p| p.native_id.to_owned());
+    Plan { arguments, native_id, ..Plan::default() }.ask(ask, &["-"])
 }
