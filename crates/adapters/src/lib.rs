@@ -46,9 +46,22 @@ pub trait Adapter: Send + Sync {
     fn native(&self, _found: &Path) -> Option<PathBuf> {
         None
     }
+    /// Whether this process shows in the agent's own records that it has this
+    /// session; `None` if only a whole look can tell.
+    fn came_up(&self, _places: &Places, _native_id: &str, _pid: u32) -> Option<bool> {
+        None
+    }
     /// The session's id in the first line of its output, if it is told there.
     fn id_in_output(&self, _line: &str) -> Option<String> {
         None
+    }
+    /// What an event of its hook asks a person.
+    fn asked(&self, _event: &[u8]) -> Option<lariat_core::Ask> {
+        None
+    }
+    /// What its hook must say for a decision, or why that is none.
+    fn answer(&self, _event: &[u8], _decision: &Decision) -> Result<String, String> {
+        Err(format!("{} gives no safe way to answer; `lariat attach` does", self.name()))
     }
     /// The signals that ask a session to end, gentlest first.
     fn gentle(&self) -> &'static [Signal] {
@@ -78,6 +91,12 @@ pub struct Ask {
     pub headless: bool,
     /// Further arguments for the agent, as they are.
     pub arguments: Vec<String>,
+    /// Hold what it asks for a person's answer, even without a terminal.
+    #[serde(default)]
+    pub held: bool,
+    /// The command that takes what it asks to a person, for agents that can run one.
+    #[serde(skip)]
+    pub hook: Option<String>,
 }
 
 /// How an agent is started.
@@ -113,6 +132,17 @@ impl Plan {
     }
 }
 
+/// What a person decides about what an agent asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// It may.
+    Allow,
+    /// It may not, and why.
+    Deny(Option<String>),
+    /// One answer for each question.
+    Answer(Vec<String>),
+}
+
 /// What is continued.
 #[derive(Clone, Debug)]
 pub struct Past<'a> {
@@ -142,4 +172,10 @@ pub fn new_uuid() -> io::Result<String> {
 /// Every adapter.
 pub fn all() -> Vec<&'static dyn Adapter> {
     vec![&claude::Claude, &codex::Codex]
+}
+
+/// The adapter of this name, or of what other tools call it.
+pub fn named(name: &str) -> Option<&'static dyn Adapter> {
+    let name = if name == "claude-code" { "claude" } else { name };
+    all().into_iter().find(|a| a.name() == name)
 }

@@ -44,6 +44,11 @@ impl Places {
         }
     }
 
+    /// Where agents tell at once that something has changed.
+    pub fn stores(&self) -> Vec<PathBuf> {
+        vec![self.claude.join("sessions")]
+    }
+
     /// A path as a person would write it.
     pub fn shown(&self, path: &Path) -> Untrusted {
         let (Some(path), Some(home)) = (path.to_str(), self.home.to_str()) else {

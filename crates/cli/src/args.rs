@@ -53,6 +53,25 @@ pub enum Verb {
     /// Type a prompt into a launched session; succeeds once its transcript shows it
     #[command(visible_alias = "prompt")]
     Send(Send),
+    /// Show what a launched session wrote: its terminal as text, or its output files
+    Logs(Logs),
+    /// Allow what a session asks permission for
+    Approve(Approve),
+    /// Refuse what a session asks permission for
+    #[command(alias = "reject")]
+    Deny(Deny),
+    /// Answer what a session asks: one answer for each question, by label, number or in own words
+    Answer(Answer),
+    /// Go on with an ended session, under its own id, where it worked
+    Resume(Resume),
+    /// Begin a new session with what was said in another
+    Fork(Resume),
+    /// Bring back what a crash or a reboot cut off; shows the plan unless --yes is given
+    Restore(Restore),
+    /// Bring a session back after a crash or reboot without asking
+    Keep(Keep),
+    /// Give a session another name
+    Rename(Rename),
     /// Sleep until sessions come to rest, need you, or end
     Wait(Wait),
     /// Hold a directory for yourself: no agent is launched there
@@ -153,12 +172,150 @@ pub struct Launch {
     /// One prompt, structured output, no terminal
     #[arg(long)]
     pub headless: bool,
+    /// Hold what it asks for `approve`, `deny` and `answer`, though it has no terminal
+    #[arg(long, requires = "headless")]
+    pub ask: bool,
+    /// A command to run once it is launched, with LARIAT_ID and more in its environment
+    #[arg(long, value_name = "COMMAND")]
+    pub on_launch: Option<String>,
+    /// A command to run once it has ended, with LARIAT_ID, LARIAT_STATUS and more in its environment
+    #[arg(long, value_name = "COMMAND")]
+    pub on_exit: Option<String>,
+    /// How many launched sessions may run at once (of the group, with --group)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max: Option<u32>,
+    /// Wait while as many run as may
+    #[arg(long, requires = "max")]
+    pub queue: bool,
+    /// Bring it back after a crash or reboot without asking
+    #[arg(long)]
+    pub keep: bool,
     /// Although another agent works there
     #[arg(long)]
     pub force: bool,
     /// Further arguments for the agent
     #[arg(last = true, value_name = "AGENT FLAGS")]
     pub arguments: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Logs {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Only so many lines from the end
+    #[arg(short = 'n', long = "lines", visible_alias = "tail", value_name = "N")]
+    pub lines: Option<usize>,
+    /// Stay, and show what is written from now on
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The bytes of its terminal as they are; not to a terminal of yours
+    #[arg(long, conflicts_with_all = ["follow", "lines"])]
+    pub raw: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Approve {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Args, Debug)]
+pub struct Deny {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Why, for the agent to read
+    #[arg(value_name = "REASON")]
+    pub reason: Vec<String>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Args, Debug)]
+pub struct Answer {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// The answers, one for each question
+    #[arg(value_name = "ANSWER", required = true)]
+    pub answers: Vec<String>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Args, Debug)]
+pub struct Which {
+    /// Which of several requests, counted from 1, longest waiting first
+    #[arg(long, value_name = "N")]
+    pub request: Option<usize>,
+    /// How long the session may take to go on
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "15s")]
+    pub timeout: Duration,
+}
+
+#[derive(Args, Debug)]
+pub struct Resume {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// What to say to it; '-' reads it from standard input
+    #[arg(value_name = "MESSAGE")]
+    pub message: Vec<String>,
+    /// Without a terminal
+    #[arg(long, conflicts_with = "terminal")]
+    pub headless: bool,
+    /// With a terminal, though it had none
+    #[arg(long)]
+    pub terminal: bool,
+    /// A variable for its environment
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// Although another agent works there
+    #[arg(long)]
+    pub force: bool,
+    /// Further arguments for the agent
+    #[arg(last = true, value_name = "AGENT FLAGS")]
+    pub arguments: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Restore {
+    /// Carry the plan out
+    #[arg(long)]
+    pub yes: bool,
+    /// How many launched sessions may run at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max: Option<u32>,
+    /// Only those that are kept (`launch --keep`, `lariat keep`)
+    #[arg(long)]
+    pub kept: bool,
+    /// Although other agents work there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Keep {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// No longer
+    #[arg(long)]
+    pub off: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Rename {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Its new name
+    #[arg(value_name = "NAME")]
+    pub name: String,
 }
 
 #[derive(Args, Debug)]
@@ -169,6 +326,12 @@ pub struct Attach {
     /// Only look: type nothing, never set its size
     #[arg(long)]
     pub watch: bool,
+    /// The key that leaves, like ctrl-q
+    #[arg(long, value_name = "KEY", env = "LARIAT_DETACH", value_parser = control_key, default_value = "ctrl-q")]
+    pub detach: ControlKey,
+    /// Let the session write to your clipboard and answer its questions to the terminal
+    #[arg(long)]
+    pub allow_clipboard: bool,
 }
 
 #[derive(Args, Debug)]
@@ -310,10 +473,30 @@ pub struct Peek {
     pub follow: bool,
 }
 
+/// A key that is typed with Control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControlKey(pub u8);
+
+impl ControlKey {
+    /// How a person says it.
+    pub fn shown(self) -> String {
+        format!("Ctrl-{}", char::from(self.0 | 0x40))
+    }
+}
+
+fn control_key(text: &str) -> Result<ControlKey, String> {
+    let lower = text.to_ascii_lowercase();
+    let key = ["ctrl-", "ctrl+", "c-", "^"].iter().find_map(|prefix| lower.strip_prefix(prefix));
+    match key.map(str::as_bytes) {
+        Some([key @ (b'a'..=b'z' | b'\\' | b']' | b'^' | b'_')]) => Ok(ControlKey(key & 0x1f)),
+        _ => Err("a key like ctrl-q or ctrl-]".into()),
+    }
+}
+
 fn agent(text: &str) -> Result<String, String> {
-    let text = if text == "claude-code" { "claude" } else { text };
     let known: Vec<_> = lariat_adapters::all().iter().map(|a| a.name()).collect();
-    known.contains(&text).then(|| text.to_owned()).ok_or_else(|| format!("not an agent; one of {}", known.join(", ")))
+    let found = lariat_adapters::named(text).map(|a| a.name().to_owned());
+    found.ok_or_else(|| format!("not an agent; one of {}", known.join(", ")))
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

@@ -22,6 +22,9 @@ fn main() -> ExitCode {
         return code;
     }
     lariat_sys::memory::in_large_steps();
+    if let Some(code) = verbs::within(std::env::args_os()) {
+        return code;
+    }
     let cli = Cli::parse();
     let mut out = Out::new(cli.common.json);
     let done = match cli.verb {
@@ -37,6 +40,15 @@ fn main() -> ExitCode {
         Some(Verb::Locks | Verb::Lock(args::Lock { verb: Some(_), .. })) => verbs::locks::list(&cli.common, &mut out),
         Some(Verb::Lock(args)) => verbs::locks::lock(&args, &cli.common, &mut out),
         Some(Verb::Unlock(args)) => verbs::locks::unlock(&args, &cli.common, &mut out),
+        Some(Verb::Logs(args)) => verbs::logs::run(&args, &cli.common, &mut out),
+        Some(Verb::Approve(args)) => verbs::approve::approve(&args, &cli.common, &mut out),
+        Some(Verb::Deny(args)) => verbs::approve::deny(&args, &cli.common, &mut out),
+        Some(Verb::Answer(args)) => verbs::approve::answer(&args, &cli.common, &mut out),
+        Some(Verb::Resume(args)) => verbs::resume::run(&args, false, &cli.common, &mut out),
+        Some(Verb::Fork(args)) => verbs::resume::run(&args, true, &cli.common, &mut out),
+        Some(Verb::Restore(args)) => verbs::restore::run(&args, &cli.common, &mut out),
+        Some(Verb::Keep(args)) => verbs::rename::keep(&args, &cli.common, &mut out),
+        Some(Verb::Rename(args)) => verbs::rename::rename(&args, &cli.common, &mut out),
         Some(Verb::Send(args)) => verbs::send::run(&args, &cli.common, &mut out),
         Some(Verb::Wait(args)) => verbs::wait::run(&args, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),

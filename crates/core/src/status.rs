@@ -32,7 +32,7 @@
 use serde::Serialize;
 
 use crate::intent::{Intent, Want};
-use crate::observation::{Fact, Observation, Outcome, State, Turn};
+use crate::observation::{Fact, Observation, Outcome, State, Turn, Witness};
 use crate::session::Exit;
 use crate::text::Untrusted;
 
@@ -237,6 +237,14 @@ impl<'a> Evidence<'a> {
 type Ruling = (Status, Untrusted, Vec<usize>);
 
 fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
+    // What a hook asks stands until the agent itself has said something newer.
+    let newer = |asked: usize| e.state.is_some_and(|(i, _)| e.all[i].at > e.all[asked].at);
+    if let Some((i, reason)) = &e.asks
+        && e.all[*i].witness == Witness::Hook
+        && !newer(*i)
+    {
+        return (Status::Waiting, reason.clone(), vec![alive, *i]);
+    }
     match (&e.state, &e.asks, &e.turn) {
         (Some((i, State::Waiting(what))), asks, _) => {
             let reason = asks.as_ref().map_or_else(|| what.clone(), |(_, reason)| reason.clone());

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lariat_adapters::Ask;
 use lariat_adapters::look::{Places, Sighting};
 use lariat_core::{Exit, Fact, Observation, Time, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
@@ -17,6 +18,9 @@ use lariat_sys::file;
 use lariat_sys::process::Identity;
 use lariat_sys::scan::{Process, look};
 use serde::{Deserialize, Serialize};
+
+use crate::after::After;
+use crate::ask;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
@@ -33,12 +37,17 @@ pub struct Record {
     pub agent: String,
     /// The agent's own id, once it is known.
     pub native_id: Option<String>,
-    /// The name a person gave.
-    pub name: Option<String>,
+    /// What it was asked, so that it can be asked again.
+    #[serde(default)]
+    pub ask: Ask,
     /// The group a person gave.
     pub group: Option<String>,
-    /// The prompt it was launched with.
-    pub prompt: Option<String>,
+    /// Commands to run besides.
+    #[serde(default)]
+    pub commands: After,
+    /// It is to be brought back without asking.
+    #[serde(default)]
+    pub kept: bool,
     /// When.
     pub created_at: Time,
 }
@@ -173,6 +182,8 @@ impl Launched {
             Ok(Some(process)) => {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
+                let asks = ask::observe(&self.record.agent, &self.folder);
+                sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
                 sighting.process.get_or_insert(process);
                 return;
             }
@@ -201,7 +212,7 @@ impl Launched {
         let mut sighting =
             Sighting { native_id: self.record.native_id.clone().unwrap_or_default(), ..Sighting::default() };
         sighting.about.cwd = self.record.launch.cwd.to_str().map(str::to_owned);
-        sighting.about.prompt = self.record.prompt.clone();
+        sighting.about.prompt = self.record.ask.prompt.clone();
         sighting.about.started_at = self.shim.as_ref().map(|s| s.started_at);
         sighting
     }

@@ -14,15 +14,21 @@
 //!
 //! Looking never acts: nothing here sends a signal or starts a process.
 
+pub mod after;
+pub mod ask;
 pub mod claims;
 pub mod doctor;
 pub mod evict;
+pub mod handle;
 pub mod launch;
 pub mod launched;
 pub mod list;
 pub mod peek;
 pub mod records;
+pub mod restore;
+pub mod resume;
 pub mod send;
+pub mod start;
 pub mod stop;
 pub mod target;
 

@@ -74,10 +74,15 @@ impl Shared {
             launched.testify(&self.question.places, &mut sighting);
         }
         let mut session = session(agent, id, sighting, wish, self.now);
-        if let Some(Record { launch, name, group, .. }) = launched.map(|l| &l.record) {
+        if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());
-            session.name = name.clone().map(Into::into).or(session.name.take());
+            session.kept = *kept;
+            session.name = ask.name.clone().map(Into::into).or(session.name.take());
             session.group = group.clone();
+        }
+        if let Some(label) = self.wishes.labels.get(session.id.raw()) {
+            session.name = label.name.clone().map(Into::into).or(session.name.take());
+            session.kept = label.kept.unwrap_or(session.kept);
         }
         // Restored is what was launched and cut off, in the life that was launched.
         let same_life = |l: &launched::Launched| {

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use lariat_adapters::look::Places;
 use lariat_core::{Intent, Time, Untrusted, Want, Warning};
 use lariat_shim::record::Process;
-use lariat_sys::{durable, file};
+use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 
 const INTENT: &str = "intent.json";
+const LABEL: &str = "label.json";
 const LARGEST: u64 = 1 << 20;
 
 /// A wish, as stored.
@@ -32,11 +33,24 @@ pub struct Wish {
     pub process: Option<Process>,
 }
 
+/// What a person calls a session, and whether it is to be kept, as stored.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Label {
+    /// The session.
+    pub id: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// Whether it is to be brought back without asking.
+    pub kept: Option<bool>,
+}
+
 /// All wishes, by session id.
 #[derive(Clone, Default, Debug)]
 pub struct Wishes {
     /// Those that could be read.
     pub by_id: HashMap<String, Wish>,
+    /// What people call them.
+    pub labels: HashMap<String, Label>,
     /// Those that could not.
     pub warnings: Vec<Warning>,
     unreadable: Vec<PathBuf>,
@@ -56,8 +70,17 @@ impl Wishes {
             }
         };
         for entry in entries {
-            let path = sessions.join(entry.name).join(INTENT);
-            match read_one(&path) {
+            let folder = sessions.join(entry.name);
+            let path = folder.join(LABEL);
+            match read_one::<Label>(&path) {
+                Ok(label) => wishes.labels.extend(label.map(|l| (l.id.clone(), l))),
+                Err(error) => {
+                    wishes.warnings.push(warning(places, &path, &error));
+                    wishes.unreadable.push(path);
+                }
+            }
+            let path = folder.join(INTENT);
+            match read_one::<Wish>(&path) {
                 Ok(Some(wish)) => {
                     let rank = |w: &Wish| (w.intent.generation, w.intent.want == Want::Stop);
                     let older = wishes.by_id.get(&wish.id).is_none_or(|other| rank(other) < rank(&wish));
@@ -83,7 +106,7 @@ impl Wishes {
     }
 }
 
-fn read_one(path: &Path) -> Result<Option<Wish>, String> {
+fn read_one<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
     match file::read_small(path, LARGEST) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| format!("not a record of ours: {e}")),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
@@ -97,9 +120,25 @@ fn warning(places: &Places, path: &Path, error: &str) -> Warning {
 
 /// Stores a wish; when it returns, no crash undoes it.
 pub fn put(places: &Places, wish: &Wish) -> io::Result<()> {
-    let folder = places.state.join("sessions").join(wish.id.replace(':', "-"));
+    let folder = places.state.join("sessions").join(folder_name(&wish.id));
     durable::make_folder(&folder)?;
     put_in(&folder, wish)
+}
+
+/// The folder of a session that lariat did not launch: its id, with whatever a file
+/// name may not hold written out.
+pub fn folder_name(id: &str) -> String {
+    let id = id.replacen(':', "-", 1);
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    id.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02x}") }).collect()
+}
+
+/// Stores what a person calls a session.
+pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Result<()> {
+    let name = handle.map_or_else(|| folder_name(&label.id), str::to_owned);
+    let folder = places.state.join("sessions").join(name);
+    durable::make_folder(&folder)?;
+    durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes())
 }
 
 /// Stores a wish in the folder of a session that lariat launched.
@@ -130,6 +169,19 @@ fn journal_path(places: &Places) -> PathBuf {
 pub fn note(places: &Places, entry: &Entry) -> io::Result<()> {
     durable::make_folder(&places.state)?;
     durable::append(&journal_path(places), serde_json::to_string(entry)?.as_bytes())
+}
+
+/// Adds to the journal what was done now. The deed is done: a full disk must not
+/// undo the answer.
+pub fn tell(places: &Places, what: &str, id: &str, how: String) {
+    let entry = Entry { at: Time(clock::now_ms()), what: what.into(), id: id.into(), by: who(), how };
+    let _ = note(places, &entry);
+}
+
+/// Who asks.
+pub fn who() -> String {
+    let name = |variable| std::env::var(variable).ok().filter(|n| !n.is_empty());
+    name("USER").or_else(|| name("LOGNAME")).unwrap_or_else(|| "unknown".into())
 }
 
 /// The journal, oldest first; lines that cannot be read are counted.

@@ -56,6 +56,13 @@ pub fn connect(launched: &Launched) -> Result<Client, SendError> {
     Ok(Client::connect(&launched.record.launch.socket)?)
 }
 
+/// Whether it stands at its prompt.
+pub fn takes_prompts(session: &Session) -> bool {
+    // A Codex that holds its thread does; a Claude Code that has recorded nothing
+    // may stand at a dialog.
+    session.status == Status::Idle || session.status == Status::Starting && session.agent == "codex"
+}
+
 /// Types a prompt; returns when the agent's transcript shows it, with where the
 /// transcript ended before.
 pub fn send(
@@ -66,10 +73,7 @@ pub fn send(
     patience: Duration,
 ) -> Result<u64, SendError> {
     match session.status {
-        Status::Idle => {}
-        // A Codex that holds its thread stands at its prompt; a Claude Code that has
-        // recorded nothing may stand at a dialog.
-        Status::Starting if session.agent == "codex" => {}
+        _ if takes_prompts(session) => {}
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }

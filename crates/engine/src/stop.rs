@@ -28,7 +28,7 @@ use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
 use crate::launched;
-use crate::records::{self, Entry, Wish, Wishes};
+use crate::records::{self, Wish, Wishes};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -139,7 +139,7 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
         (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
     };
     point("stop.ended");
-    journal(places, now, how.verb(), session.id.raw(), &outcome);
+    journal(places, how.verb(), session.id.raw(), &outcome);
     Ok(outcome)
 }
 
@@ -165,7 +165,7 @@ fn end(
     Ok(if ended.survivors.is_empty() { Outcome::Ended(ended.gone) } else { Outcome::Survived(ended.survivors) })
 }
 
-fn journal(places: &Places, at: Time, what: &str, id: &str, outcome: &Outcome) {
+fn journal(places: &Places, what: &str, id: &str, outcome: &Outcome) {
     let how = match outcome {
         Outcome::AlreadyGone => "it had ended before".to_owned(),
         Outcome::Ended(pids) => format!("ended {pids:?}, seen gone"),
@@ -173,10 +173,7 @@ fn journal(places: &Places, at: Time, what: &str, id: &str, outcome: &Outcome) {
         Outcome::Unknown(why) => format!("nothing signalled: {why}"),
         Outcome::Refused(why) => format!("refused: {why}"),
     };
-    let by = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into());
-    let entry = Entry { at, what: what.into(), id: id.into(), by, how };
-    // The deed is done and stored as a wish; a full disk must not undo the answer.
-    let _ = records::note(places, &entry);
+    records::tell(places, what, id, how);
 }
 
 /// Finishes what a crash cut short: every session that was asked to end and
@@ -196,7 +193,7 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
         let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
         let outcome = end(places, s, sessions, root, &how);
         if let Ok(outcome) = &outcome {
-            journal(places, Time(clock::now_ms()), &format!("finish {}", wish.verb), s.id.raw(), outcome);
+            journal(places, &format!("finish {}", wish.verb), s.id.raw(), outcome);
         }
         Some((s.id.raw().to_owned(), outcome))
     });

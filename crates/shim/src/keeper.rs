@@ -144,6 +144,7 @@ fn witness(folder: &Path, socket: &Path, agent: &Agent) -> io::Result<()> {
     }
     socket::remove(socket);
     socket::remove(&socket::keeper_path(socket));
+    crate::start::after(folder);
     Ok(())
 }
 

@@ -76,6 +76,8 @@ pub const VERB: &str = "__shim";
 pub const ENVIRONMENT: &str = "--environment";
 /// The argument that makes it take over from one that was killed.
 pub const TAKE_OVER: &str = "--take-over";
+/// The argument of the program that is started after the end.
+pub const AFTER: &str = "__after";
 /// How long a record that a full disk refuses is tried again.
 const TRIES: u32 = 600;
 
@@ -210,6 +212,7 @@ fn run(folder: &Path, take_over: bool, given: Vec<(OsString, OsString)>) -> Resu
     if let Some(cgroup) = &agent.cgroup {
         remove_cgroup(cgroup);
     }
+    start::after(folder);
     Ok(())
 }
 

@@ -43,7 +43,7 @@ pub const VERSION: u32 = 1;
 const LARGEST: u64 = 64 << 20;
 
 /// What to start, and how.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Launch {
     /// [`VERSION`].
     pub version: u32,
@@ -70,6 +70,10 @@ pub struct Launch {
     /// How much output is kept at most, in bytes.
     #[serde(default = "default_output")]
     pub output: u64,
+    /// The environment of the command that is started once the end is on record
+    /// (`lariat __after FOLDER`), if one is to be.
+    #[serde(default)]
+    pub after: Option<Vec<(String, String)>>,
 }
 
 fn default_rows() -> u16 {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::record::{self, RecordError, Shim};
-use crate::{ENVIRONMENT, TAKE_OVER, VERB};
+use crate::{AFTER, ENVIRONMENT, TAKE_OVER, VERB};
 
 /// Why no shim holds the session.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +70,20 @@ fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsStrin
         "started" => record::read(folder, record::SHIM)?.ok_or(StartError::Died),
         line => Err(line.strip_prefix("failed ").map_or(StartError::Died, |why| StartError::Failed(why.to_owned()))),
     }
+}
+
+/// Starts what the launcher wants run once the end is on record, if anything. It is
+/// on its own: nobody waits for it.
+pub(crate) fn after(folder: &Path) {
+    let launch: Option<record::Launch> = record::read(folder, record::LAUNCH).ok().flatten();
+    let Some(env) = launch.and_then(|l| l.after) else { return };
+    let Ok(program) = std::env::current_exe() else { return };
+    // The program may have been replaced while we ran: its path still leads to one.
+    let program = program.to_string_lossy();
+    #[expect(clippy::disallowed_methods, reason = "what the launcher asked for")]
+    let mut command = Command::new(program.trim_end_matches(" (deleted)"));
+    command.arg(AFTER).arg(folder).env_clear().envs(env);
+    let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
 /// The environment that a launcher hands over on standard input, to its end.

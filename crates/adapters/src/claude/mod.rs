@@ -7,6 +7,7 @@
 //!
 //! Measured on 2.1.325; see `docs/agents/claude.md`.
 
+mod ask;
 mod bind;
 mod fold;
 mod history;
@@ -21,7 +22,7 @@ use lariat_sys::scan::Process;
 use crate::agent_process as ap;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
-use crate::{Adapter, Ask, Past, Plan, new_uuid};
+use crate::{Adapter, Ask, Decision, Past, Plan, new_uuid};
 
 /// The agent's name.
 pub const NAME: &str = "claude";
@@ -123,6 +124,20 @@ impl Adapter for Claude {
         plan(arguments, Some(id), ask)
     }
 
+    fn came_up(&self, places: &Places, native_id: &str, pid: u32) -> Option<bool> {
+        let path = places.claude.join("sessions").join(format!("{pid}.json"));
+        let entry = lariat_sys::file::read_small(&path, 1 << 20).ok()?;
+        memchr::memmem::find(&entry, native_id.as_bytes()).map(|_| true)
+    }
+
+    fn asked(&self, event: &[u8]) -> Option<lariat_core::Ask> {
+        ask::asked(event)
+    }
+
+    fn answer(&self, event: &[u8], decision: &Decision) -> Result<String, String> {
+        ask::answer(event, decision)
+    }
+
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {
         vec![("CLAUDE_CODE_SESSION_ID".to_owned(), native_id.to_owned())]
     }
@@ -143,6 +158,9 @@ fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Res
     for (flag, value) in [("--model", &ask.model), ("-n", &ask.name)] {
         arguments.extend(value.iter().flat_map(|v| [flag.to_owned(), v.clone()]));
     }
+    // Settings that a person gives are not ours to join.
+    let hook = ask.hook.as_ref().filter(|_| !ask.arguments.iter().any(|a| a.starts_with("--settings")));
+    arguments.extend(hook.iter().flat_map(|hook| ["--settings".to_owned(), ask::settings(hook)]));
     arguments.extend(ask.arguments.iter().cloned());
     Plan { arguments, native_id, ..Plan::default() }.ask(ask, &[])
 }

@@ -458,12 +458,7 @@ fn presence(
 /// What a waiting session asks, from the call that has no result.
 fn asks(entry: Option<&Entry>, seen: &Seen) -> Option<Ask> {
     let call = seen.pending()?;
-    let text = |t: &str| Untrusted::new(t.to_owned());
-    let ask = match call.name.as_str() {
-        "AskUserQuestion" => Ask { kind: AskKind::Question, text: text(&call.gist) },
-        "ExitPlanMode" => Ask { kind: AskKind::Plan, text: text(call.gist.lines().next().unwrap_or("")) },
-        _ => Ask { kind: AskKind::Permission, text: Untrusted::new(call.told()) },
-    };
+    let ask = super::ask::about(call);
     match entry.and_then(|e| e.state.as_ref()) {
         Some(State::Waiting(what)) if what.raw() == "dialog open" => None,
         Some(State::Waiting(_)) => Some(ask),

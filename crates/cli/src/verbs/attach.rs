@@ -1,8 +1,10 @@
 //! `lariat attach`: the terminal of a launched session, raw, by choice.
 //!
 //! The one way by which an agent's bytes reach a terminal as they are, except
-//! that it may not write to the clipboard. The session goes on when we leave, by
+//! for what [`guard`] keeps back. The session goes on when we leave, by
 //! the key or by being killed.
+
+mod guard;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -19,9 +21,8 @@ use crate::Done;
 use crate::args::{self, Common};
 use crate::output::{Failure, complain};
 use crate::verbs::{find, question};
+use guard::Guard;
 
-/// Ctrl-Q.
-const DETACH: u8 = 0x11;
 /// How often the size of our terminal is looked at.
 const SIZE_CHECK: Duration = Duration::from_millis(250);
 /// What a full-screen program may have switched on.
@@ -40,8 +41,8 @@ pub fn run(args: &args::Attach, common: &Common) -> Done {
         // First raw, then the word: whoever types on reading it is heard.
         let _raw = Raw::enter(!args.watch)?;
         let name = &launched.record.launch.handle;
-        complain(format_args!("attached to {name}; Ctrl-Q leaves, the session goes on"));
-        view(client, args.watch)?
+        complain(format_args!("attached to {name}; {} leaves, the session goes on", args.detach.shown()));
+        view(client, args)?
     };
     complain(if ended { "the session has ended" } else { "detached; the session goes on" });
     Ok(0)
@@ -63,16 +64,20 @@ pub fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
 }
 
 /// Shows and types until we leave or it ends; whether it ended.
-fn view(mut client: Client, watch: bool) -> Result<bool, Failure> {
+fn view(mut client: Client, args: &args::Attach) -> Result<bool, Failure> {
+    let watch = args.watch;
     let mut size = size();
     client.attach(Attach { size, watch, tail: 64 << 10 })?;
     let mut out = io::stdout().lock();
-    let mut guard = Clipboard::default();
+    let mut guard = (!args.allow_clipboard).then(Guard::default);
     let mut typed = [0; 4096];
     loop {
         loop {
             match client.ready()? {
-                Some(Event::Output(bytes)) => out.write_all(&guard.pass(bytes))?,
+                Some(Event::Output(bytes)) => match &mut guard {
+                    Some(guard) => out.write_all(&guard.pass(bytes))?,
+                    None => out.write_all(bytes)?,
+                },
                 Some(Event::Exited(_)) => return Ok(true),
                 Some(Event::Dropped(why)) => return Err(anyhow::anyhow!("the shim let us go: {why}").into()),
                 Some(Event::Closed) => return Ok(false),
@@ -95,7 +100,7 @@ fn view(mut client: Client, watch: bool) -> Result<bool, Failure> {
         }
         if keys {
             let n = rustix::io::read(io::stdin(), &mut typed).map_err(io::Error::from)?;
-            let leave = typed[..n].iter().position(|b| *b == DETACH);
+            let leave = typed[..n].iter().position(|b| *b == args.detach.0);
             client.input(&typed[..leave.unwrap_or(n)])?;
             if leave.is_some() || n == 0 {
                 client.detach()?;
@@ -139,65 +144,6 @@ impl Drop for Raw {
         }
         if let Some(before) = &self.0 {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        }
-    }
-}
-
-/// Takes out what would write to the clipboard (OSC 52), however it is cut up.
-#[derive(Default)]
-struct Clipboard {
-    held: Vec<u8>,
-    dropping: bool,
-}
-
-const WRITES: &[u8] = b"\x1b]52;";
-
-impl Clipboard {
-    fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(bytes.len());
-        for byte in bytes {
-            if self.dropping {
-                // It ends with BEL or ESC \.
-                let ends = *byte == 0x07 || (*byte == b'\\' && self.held.last() == Some(&0x1b));
-                self.held.clear();
-                self.held.push(*byte);
-                if ends {
-                    self.dropping = false;
-                    self.held.clear();
-                }
-                continue;
-            }
-            self.held.push(*byte);
-            if self.held == WRITES {
-                self.dropping = true;
-                self.held.clear();
-            } else if !WRITES.starts_with(&self.held) {
-                // A new sequence may start with this very byte.
-                let last = self.held.pop().filter(|b| *b == WRITES[0]);
-                out.append(&mut self.held);
-                match last {
-                    Some(escape) => self.held.push(escape),
-                    None => out.push(*byte),
-                }
-            }
-        }
-        out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clipboard_is_out_of_reach() {
-        let text = b"a\x1b[31mb\x1b]52;c;c2VjcmV0\x07c\x1b]0;title\x07d\x1b]52;c;eA==\x1b\\e";
-        let wanted = b"a\x1b[31mbc\x1b]0;title\x07de";
-        assert_eq!(Clipboard::default().pass(text), wanted);
-        for cut in 0..text.len() {
-            let mut guard = Clipboard::default();
-            let passed = [guard.pass(&text[..cut]), guard.pass(&text[cut..])].concat();
-            assert_eq!(passed, wanted, "cut at {cut}");
         }
     }
 }

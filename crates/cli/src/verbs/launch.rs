@@ -4,12 +4,13 @@ use std::io::Read as _;
 
 use lariat_adapters::Ask;
 use lariat_adapters::look::Scope;
-use lariat_engine::launch::{self, LaunchError, Order};
+use lariat_engine::after::{self, After};
+use lariat_engine::launch::{self, LaunchError, Order, Started};
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Launch};
-use crate::output::{Failure, Out};
+use crate::output::{Failure, Out, complain};
 use crate::verbs::question;
 
 #[derive(Serialize)]
@@ -33,36 +34,52 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
             name: args.name.clone(),
             headless: args.headless,
             arguments: args.arguments.clone(),
+            held: args.ask,
+            hook: None,
         },
         group: args.group.clone(),
         env: args.env.clone(),
         force: args.force,
+        max: args.max.map(|max| max as usize),
+        queue: args.queue,
+        after: After { on_launch: args.on_launch.clone(), on_exit: args.on_exit.clone() },
+        keep: args.keep,
     };
-    let started = match launch::launch(&question(common, Scope::Live), &order) {
-        Ok(started) => started,
-        Err(e @ LaunchError::Claimed(_)) => return Err(Failure::Refused(e.to_string())),
-        Err(e @ (LaunchError::NoAgent(..) | LaunchError::NoDirectory(_) | LaunchError::Impossible(_))) => {
-            return Err(Failure::Usage(e.to_string()));
-        }
-        Err(e) => return Err(e.into()),
-    };
-    let agent = if order.agent == "claude-code" { "claude" } else { &order.agent };
-    let id = format!("{agent}:{}", started.native_id);
+    let question = question(common, Scope::Live);
+    after::owed(&question);
+    let (started, wrong) = launch::launch(&question, &order).map_err(failure)?;
+    if let Some(wrong) = wrong {
+        complain(format_args!("warning: {wrong}"));
+    }
     if out.json {
-        let cwd = order.cwd.canonicalize().unwrap_or(order.cwd).to_string_lossy().into_owned();
-        out.json(&Told {
-            handle: &started.handle,
-            id,
-            native_id: &started.native_id,
-            agent,
-            cwd,
-            pid: started.pid,
-            worktree: None,
-        })?;
+        tell(&started, out)?;
     } else {
-        out.line(format_args!("{}  {id}", started.handle))?;
+        out.line(format_args!("{}  {}", started.handle, started.id()))?;
     }
     Ok(0)
+}
+
+/// Prints what was started as one object.
+fn tell(started: &Started, out: &mut Out) -> Result<(), Failure> {
+    out.json(&Told {
+        handle: &started.handle,
+        id: started.id(),
+        native_id: &started.native_id,
+        agent: started.agent,
+        cwd: started.cwd.to_string_lossy().into_owned(),
+        pid: started.pid,
+        worktree: None,
+    })
+}
+
+/// What a start that came to nothing means for the exit code.
+pub fn failure(error: LaunchError) -> Failure {
+    use LaunchError as E;
+    match error {
+        E::Claimed(_) | E::Full { .. } | E::Alive(_) => Failure::Refused(error.to_string()),
+        E::NoAgent(..) | E::NoDirectory(_) | E::Impossible(_) => Failure::Usage(error.to_string()),
+        _ => error.into(),
+    }
 }
 
 /// The prompt: as given, from standard input for `-`, with files before it.

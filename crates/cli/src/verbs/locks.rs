@@ -61,7 +61,7 @@ pub fn list(common: &Common, out: &mut Out) -> Done {
 }
 
 pub fn lock(args: &Lock, common: &Common, out: &mut Out) -> Done {
-    let by = args.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "somebody".into());
+    let by = args.by.clone().unwrap_or_else(lariat_engine::records::who);
     let lasts = i64::try_from(args.lasts.as_millis()).unwrap_or(i64::MAX);
     let until = Time(clock::now_ms().saturating_add(lasts));
     let question = question(common, Scope::Live);

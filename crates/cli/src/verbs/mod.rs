@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub mod approve;
 pub mod attach;
 pub mod completions;
 pub mod doctor;
@@ -8,12 +9,20 @@ pub mod gc;
 pub mod journal;
 pub mod launch;
 pub mod locks;
+pub mod logs;
 pub mod ls;
 pub mod peek;
+pub mod rename;
+pub mod restore;
+pub mod resume;
 pub mod send;
 pub mod status;
 pub mod stop;
 pub mod wait;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::Warning;
@@ -22,6 +31,26 @@ use lariat_engine::{NotOne, Question, list, resolve};
 
 use crate::args::Common;
 use crate::output::{Failure, complain};
+
+/// What lariat runs of itself, on behalf of a session: not for people, so before the
+/// parser.
+pub fn within(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let verb = args.nth(1)?;
+    let folder = PathBuf::from(args.next()?);
+    let question = Question { scope: Scope::Live, ..Question::all() };
+    let done = match verb.to_str()? {
+        lariat_engine::ask::VERB => lariat_engine::ask::wait(&question, &folder),
+        lariat_engine::after::VERB => lariat_engine::after::ended(&question, &folder),
+        _ => return None,
+    };
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            complain(format_args!("lariat: {}: {e}", folder.display()));
+            ExitCode::FAILURE
+        }
+    })
+}
 
 /// What is asked by default.
 pub fn question(common: &Common, scope: Scope) -> Question {

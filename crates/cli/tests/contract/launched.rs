@@ -133,3 +133,119 @@ fn codex_takes_what_is_sent() {
     assert!(told["reply"].as_str().is_some_and(|r| r.contains("second words")), "{told}");
     act(&stage, &["kill", handle(&launched), "--json"]);
 }
+
+#[test]
+fn what_claude_asks_is_answered_from_another_terminal() {
+    let stage = Stage::new("approve");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["claude", "-p", "TOOL touch made", "--", "--permission-mode", "manual"]);
+    let made = |name: &str| stage.sandbox.work().join(name).exists();
+    stage.until("waiting", "permission: Bash touch made");
+    // What does not fit the question is refused, and nothing happens.
+    let refused = stage.sandbox.world().run(&stage.lariat().args(["answer", handle(&launched), "yes"]));
+    assert_eq!(refused.code(), 3, "{}", refused.stderr);
+    let told = act(&stage, &["approve", handle(&launched), "--json"]);
+    assert_eq!((&told["outcome"], &told["asked"]), (&"approved".into(), &"permission: Bash touch made".into()));
+    stage.until("idle", "");
+    assert!(made("made"));
+
+    act(&stage, &["send", handle(&launched), "TOOL touch denied", "--json"]);
+    stage.until("waiting", "permission: Bash touch denied");
+    act(&stage, &["deny", handle(&launched), "not", "here", "--json"]);
+    stage.until("idle", "");
+    assert!(!made("denied"));
+    let asked = stage.model.requests();
+    assert!(asked.iter().any(|r| r.body.to_string().contains("not here")), "the reason reaches the model");
+
+    act(&stage, &["send", handle(&launched), "ASK", "--json"]);
+    stage.until("waiting", "question: Which colour?");
+    act(&stage, &["answer", handle(&launched), "blue", "--json"]);
+    stage.until("idle", "");
+    let peeked = act(&stage, &["peek", handle(&launched), "-n", "9", "--json"]);
+    assert!(peeked.to_string().contains("Blue"), "{peeked}");
+
+    // The person at the terminal is first: the request is withdrawn, and nothing is left that asks.
+    act(&stage, &["send", handle(&launched), "TOOL touch byhand", "--json"]);
+    stage.until("waiting", "permission: Bash touch byhand");
+    let terminal = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
+    terminal.wait_for_text("Do you want to proceed?", DEADLINE);
+    terminal.press(lariat_testkit::Key::Enter);
+    stage.until("idle", "");
+    assert!(made("byhand"));
+    wait_until("nobody asks any more", DEADLINE, || !others(&stage).iter().any(|p| p.contains("__ask")));
+    let refused = stage.sandbox.world().run(&stage.lariat().args(["approve", handle(&launched)]));
+    assert_eq!(refused.code(), 3, "{}", refused.stderr);
+    act(&stage, &["kill", handle(&launched), "--json"]);
+}
+
+#[test]
+fn a_headless_claude_that_is_told_to_ask_waits_for_the_answer() {
+    let stage = Stage::new("approve-p");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let args = ["claude", "--headless", "--ask", "-p", "TOOL touch made", "--", "--permission-mode", "manual"];
+    let launched = launch(&stage, &args);
+    let row = stage.until("waiting", "permission: Bash touch made");
+    assert_eq!(row.0["because"][0]["witness"], "hook", "{}", row.0);
+    act(&stage, &["approve", handle(&launched), "--json"]);
+    let ended = act(&stage, &["wait", handle(&launched), "--until", "done", "--timeout", "60s", "--json"]);
+    assert_eq!(ended["status"], "done", "{ended}");
+    assert!(stage.sandbox.work().join("made").exists());
+}
+
+#[test]
+fn a_prompt_of_any_size_arrives() {
+    let stage = Stage::new("long");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let long = format!("{} the end", "many words ".repeat(30_000));
+    let file = stage.sandbox.work().join("prompt");
+    std::fs::write(&file, &long).expect("a prompt");
+    let launched = launch(&stage, &["claude", "--headless", "--file", file.to_str().expect("UTF-8")]);
+    let ended = act(&stage, &["wait", handle(&launched), "--until", "done", "--timeout", "60s", "--json"]);
+    assert_eq!(ended["status"], "done", "{ended}");
+    assert!(ended["prompt"].as_str().is_some_and(|p| p.contains("many words")));
+    let asked = stage.model.requests();
+    assert!(asked.iter().any(|r| r.body.to_string().contains("the end")));
+}
+
+#[test]
+fn killed_in_mid_turn_and_rebooted_they_go_on_in_the_same_conversation() {
+    let stage = Stage::new("restore");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let _codex = Codex::install(&stage.sandbox, &stage.model);
+    let claude = launch(&stage, &["claude", "--headless", "-p", "HOLD one"]);
+    stage.model.wait_for_hold("one", DEADLINE);
+    let codex = launch(&stage, &["codex", "--headless", "-p", "HOLD two", "--force"]);
+    stage.model.wait_for_hold("two", DEADLINE);
+    let other = launch(&stage, &["claude", "--headless", "-p", "HOLD three", "--force"]);
+    stage.model.wait_for_hold("three", DEADLINE);
+    act(&stage, &["kill", handle(&other), "--json"]);
+    // Everything is killed at once, the shims first, so that nobody writes down how it ended.
+    for process in stage.sandbox.processes().iter().filter(|p| p.pid != 1).filter(|p| p.comm.starts_with("lariat")) {
+        process.signal(lariat_testkit::Signal::KILL);
+    }
+    for process in stage.sandbox.processes().iter().filter(|p| p.pid != 1) {
+        process.signal(lariat_testkit::Signal::KILL);
+    }
+    wait_until("all are gone", DEADLINE, || others(&stage).is_empty());
+    let before = stage.look();
+    for launched in [&claude, &codex] {
+        let row = before.row(id(launched));
+        assert_eq!((row.status(), &row.0["restorable"]), ("interrupted", &true.into()), "{}", row.0);
+    }
+    let plan = act(&stage, &["restore", "--json"]);
+    assert_eq!(plan["restore"].as_array().map(Vec::len), Some(2), "{plan}");
+    assert!(others(&stage).is_empty(), "a plan starts nothing");
+    let done = act(&stage, &["restore", "--yes", "--force", "--json"]);
+    for row in done["restore"].as_array().expect("rows") {
+        assert_eq!((&row["outcome"], &row["way"]), (&"restored".into(), &"native".into()), "{done}");
+    }
+    for launched in [&claude, &codex] {
+        let ended = act(&stage, &["wait", handle(launched), "--until", "done", "--timeout", "60s", "--json"]);
+        assert_eq!((&ended["id"], &ended["status"]), (&launched["id"], &"done".into()), "{ended}");
+        let peeked = act(&stage, &["peek", handle(launched), "--json"]);
+        assert!(peeked["reply"].as_str().is_some_and(|r| r.contains("Continue where you left off")), "{peeked}");
+    }
+    let row = stage.look().row(id(&other));
+    assert_eq!(row.status(), "stopped", "what a person ended stays ended");
+    assert_eq!(stage.look().rows.len(), 3, "no session has been doubled");
+}

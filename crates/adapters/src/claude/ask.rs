@@ -1,0 +1,114 @@
+//! What Claude Code asks through its `PermissionRequest` hook, and how it is
+//! answered there.
+//!
+//! The hook runs while the dialog stands on the terminal; whoever answers first,
+//! the person there or the hook, decides. So nothing is ever typed.
+
+use lariat_core::{Ask, AskKind, Untrusted};
+use serde_json::{Value, json};
+
+use crate::Decision;
+use crate::json::Doc;
+use crate::tool::Call;
+
+/// How long a hook may wait for a person, in seconds: a day.
+const PATIENCE: u32 = 86_400;
+
+/// The settings that make one launch ask through a command.
+pub fn settings(hook: &str) -> String {
+    let hook = json!([{"hooks": [{"type": "command", "command": hook, "timeout": PATIENCE}]}]);
+    json!({"hooks": {"PermissionRequest": hook}}).to_string()
+}
+
+/// The question about a tool call.
+pub fn about(call: &Call) -> Ask {
+    let text = |t: &str| Untrusted::new(t.to_owned());
+    match call.name.as_str() {
+        "AskUserQuestion" => Ask { kind: AskKind::Question, text: text(&call.gist) },
+        "ExitPlanMode" => Ask { kind: AskKind::Plan, text: text(call.gist.lines().next().unwrap_or("")) },
+        _ => Ask { kind: AskKind::Permission, text: Untrusted::new(call.told()) },
+    }
+}
+
+/// What an event of the hook asks.
+pub fn asked(event: &[u8]) -> Option<Ask> {
+    let doc = Doc::parse(event, |_, _| true, 1 << 20).ok()?;
+    let name = doc.root().get("tool_name").some_str()?;
+    Some(about(&Call::new("", name, doc.root().get("tool_input"), None)))
+}
+
+/// What the hook says for a decision.
+pub fn answer(event: &[u8], decision: &Decision) -> Result<String, String> {
+    let event: Value = serde_json::from_slice(event).map_err(|e| format!("what it asked cannot be read: {e}"))?;
+    let questions = event["tool_input"]["questions"].as_array().filter(|_| event["tool_name"] == "AskUserQuestion");
+    let decision = match (decision, questions) {
+        (Decision::Deny(why), _) => json!({"behavior": "deny", "message": why}),
+        (Decision::Allow, None) => json!({"behavior": "allow"}),
+        (Decision::Allow, Some(_)) => return Err("it asks a question; `lariat answer` answers it".into()),
+        (Decision::Answer(_), None) => {
+            return Err("it asks for a permission; `lariat approve` or `lariat deny` answers it".into());
+        }
+        (Decision::Answer(texts), Some(questions)) => {
+            if texts.len() != questions.len() {
+                return Err(format!(
+                    "it asks {} question(s), and there are {} answer(s)",
+                    questions.len(),
+                    texts.len()
+                ));
+            }
+            let answers = questions.iter().zip(texts).map(|(question, text)| {
+                let asked = question["question"].as_str().unwrap_or_default();
+                (asked.to_owned(), Value::from(choice(question, text)))
+            });
+            let mut input = event["tool_input"].clone();
+            input["answers"] = Value::Object(answers.collect());
+            json!({"behavior": "allow", "updatedInput": input})
+        }
+    };
+    Ok(json!({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}).to_string())
+}
+
+/// The option that a text means, by its number or its label; else the text itself.
+fn choice(question: &Value, text: &str) -> String {
+    let labels: Vec<&str> =
+        question["options"].as_array().into_iter().flatten().filter_map(|o| o["label"].as_str()).collect();
+    let by_number = text.trim().parse::<usize>().ok().and_then(|n| labels.get(n.checked_sub(1)?));
+    let by_label = || labels.iter().find(|l| l.eq_ignore_ascii_case(text.trim()));
+    by_number.or_else(by_label).map_or_else(|| text.to_owned(), |l| (*l).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: &str = r#"{"tool_name":"AskUserQuestion","tool_input":{"questions":[{"question":"Which colour?",
+        "options":[{"label":"Red"},{"label":"Blue"}],"multiSelect":false}]}}"#;
+
+    fn said(event: &str, decision: Decision) -> Value {
+        let text = answer(event.as_bytes(), &decision).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["hookSpecificOutput"]["decision"].clone()
+    }
+
+    #[test]
+    fn a_question_is_answered_by_label_by_number_and_in_own_words() {
+        for (given, told) in [("blue", "Blue"), ("1", "Red"), ("a dark green", "a dark green"), ("3", "3")] {
+            let decision = said(QUESTION, Decision::Answer(vec![given.into()]));
+            assert_eq!(decision["behavior"], "allow");
+            assert_eq!(decision["updatedInput"]["answers"]["Which colour?"], told);
+            assert_eq!(decision["updatedInput"]["questions"][0]["options"][1]["label"], "Blue", "the rest stays");
+        }
+        assert!(answer(QUESTION.as_bytes(), &Decision::Allow).is_err());
+        assert!(answer(QUESTION.as_bytes(), &Decision::Answer(vec![])).is_err());
+    }
+
+    #[test]
+    fn a_permission_is_granted_or_denied_with_a_reason() {
+        let event = r#"{"tool_name":"Bash","tool_input":{"command":"rm -rf build","description":"x"}}"#;
+        let ask = asked(event.as_bytes()).unwrap();
+        assert_eq!(ask.reason().raw(), "permission: Bash rm -rf build");
+        assert_eq!(said(event, Decision::Allow)["behavior"], "allow");
+        assert_eq!(said(event, Decision::Deny(Some("not now".into())))["message"], "not now");
+        assert!(answer(event.as_bytes(), &Decision::Answer(vec!["yes".into()])).is_err());
+        assert!(asked(b"nonsense").is_none() && answer(b"nonsense", &Decision::Allow).is_err());
+    }
+}

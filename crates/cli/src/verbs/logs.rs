@@ -1,0 +1,207 @@
+//! `lariat logs`: what a launched session wrote.
+//!
+//! A session without a terminal has two files, shown as they are but for what
+//! would act on a terminal. A terminal's bytes are a picture that was drawn over
+//! and over: they are drawn here too, on a screen that is none, and shown as the
+//! lines that scrolled off it and those that still stand on it.
+
+use std::io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lariat_adapters::look::Scope;
+use lariat_core::Untrusted;
+use lariat_engine::launched::{All, Launched};
+use lariat_shim::client::Client;
+use lariat_shim::record;
+use lariat_shim::ring::Output;
+use lariat_sys::watch::Watch;
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{Common, Logs};
+use crate::output::{Failure, Out};
+use crate::verbs::{find, question};
+
+/// How many lines are kept of a terminal.
+const LINES: usize = 100_000;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    stream: &'static str,
+    line: &'a Untrusted,
+}
+
+pub fn run(args: &Logs, common: &Common, out: &mut Out) -> Done {
+    let (answer, at) = find(&args.target, common)?;
+    let session = &answer.listing.sessions[at];
+    let launched = All::read(&question(common, Scope::Live).places).by_id.remove(session.id.raw());
+    let why = "lariat did not launch it; `lariat peek` shows its conversation";
+    let launched = launched.ok_or_else(|| Failure::Refused(format!("{}: {why}", session.id.row())))?;
+    if args.raw {
+        return raw(&launched);
+    }
+    let mut sources: Vec<Box<dyn Source>> = if launched.record.launch.headless {
+        vec![Box::new(Written::new(&launched, "stdout")), Box::new(Written::new(&launched, "stderr"))]
+    } else {
+        vec![Box::new(Drawn::new(&launched)?)]
+    };
+    let mut watch = Watch::new()?;
+    watch.path(&launched.folder);
+    let mut skip = args.lines.map(|_| true);
+    loop {
+        let ended = record::read::<record::Exit>(&launched.folder, record::EXIT).ok().flatten().is_some();
+        let last = ended || !args.follow;
+        for source in &mut sources {
+            let mut lines = source.more(last)?;
+            if skip.is_some() {
+                lines.drain(..lines.len().saturating_sub(args.lines.unwrap_or(usize::MAX)));
+            }
+            for line in lines {
+                show(source.name(), &Untrusted::new(line), out)?;
+            }
+        }
+        skip = None;
+        out.flush()?;
+        if last {
+            return Ok(0);
+        }
+        watch.sleep(Duration::from_secs(2), Duration::from_millis(20))?;
+    }
+}
+
+fn show(stream: &'static str, line: &Untrusted, out: &mut Out) -> Result<(), Failure> {
+    if out.json {
+        return out.json(&Line { stream, line });
+    }
+    if stream == "stderr" {
+        crate::output::complain(line.row());
+        return Ok(());
+    }
+    Ok(out.line(line.row())?)
+}
+
+/// The bytes of a terminal, or of the first file.
+fn raw(launched: &Launched) -> Done {
+    if io::stdout().is_terminal() {
+        return Err(Failure::Usage("--raw would act on your terminal; send it to a file or a pipe".into()));
+    }
+    let bytes = if launched.record.launch.headless {
+        lariat_sys::file::read_small(&launched.folder.join("stdout"), u64::MAX)?
+    } else {
+        Output::open(&launched.folder)?.tail(u64::MAX)?.bytes
+    };
+    io::stdout().lock().write_all(&bytes)?;
+    Ok(0)
+}
+
+/// Something that lines come from.
+trait Source {
+    /// What it is called.
+    fn name(&self) -> &'static str;
+    /// The lines since the last time; with `last`, also what is not a whole one.
+    fn more(&mut self, last: bool) -> io::Result<Vec<String>>;
+}
+
+/// A file that an agent writes.
+struct Written {
+    name: &'static str,
+    path: PathBuf,
+    offset: u64,
+    rest: Vec<u8>,
+}
+
+impl Written {
+    fn new(launched: &Launched, name: &'static str) -> Written {
+        Written { name, path: launched.folder.join(name), offset: 0, rest: Vec::new() }
+    }
+}
+
+impl Source for Written {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn more(&mut self, last: bool) -> io::Result<Vec<String>> {
+        match lariat_sys::file::open(&self.path) {
+            Ok((mut file, _)) => {
+                file.seek(SeekFrom::Start(self.offset))?;
+                self.offset += file.read_to_end(&mut self.rest)? as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        let whole = self.rest.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let whole = if last { self.rest.len() } else { whole };
+        let text: Vec<u8> = self.rest.drain(..whole).collect();
+        Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+    }
+}
+
+/// A terminal, drawn where nobody sees it.
+struct Drawn {
+    folder: PathBuf,
+    screen: vt100::Parser,
+    offset: u64,
+    /// How many lines that scrolled off were given out.
+    given: usize,
+}
+
+impl Drawn {
+    fn new(launched: &Launched) -> Result<Drawn, Failure> {
+        let launch = &launched.record.launch;
+        let seen = Client::connect(&launch.socket).ok().and_then(|mut client| client.status().ok()).map(|s| s.size);
+        let (rows, cols) = seen.map_or((launch.rows, launch.cols), |s| (s.rows, s.cols));
+        let size = |n: u16| NonZeroU16::new(n.max(2)).unwrap_or(NonZeroU16::MIN);
+        let screen = vt100::Parser::new(size(rows), size(cols), LINES);
+        Ok(Drawn { folder: launched.folder.clone(), screen, offset: 0, given: 0 })
+    }
+
+    /// The lines that stand on the screen, from one that scrolled off on.
+    fn lines(&mut self, from: usize) -> Vec<String> {
+        let screen = self.screen.screen_mut();
+        let cols = screen.size().1.get();
+        let height = usize::from(screen.size().0.get());
+        let gone = screen.scrollback_len();
+        let mut lines = Vec::new();
+        let mut at = from.min(gone);
+        while at < gone {
+            screen.set_scrollback(gone - at);
+            let rows: Vec<String> = screen.rows(0, cols).take(height.min(gone - at)).collect();
+            at += rows.len();
+            lines.extend(rows);
+        }
+        screen.set_scrollback(0);
+        lines
+    }
+}
+
+impl Source for Drawn {
+    fn name(&self) -> &'static str {
+        "terminal"
+    }
+
+    fn more(&mut self, last: bool) -> io::Result<Vec<String>> {
+        let output = Output::open(Path::new(&self.folder))?;
+        loop {
+            let piece = output.read(self.offset, 1 << 20)?;
+            if piece.bytes.is_empty() {
+                break;
+            }
+            self.offset = piece.at + piece.bytes.len() as u64;
+            self.screen.process(&piece.bytes);
+        }
+        let mut lines = self.lines(self.given);
+        self.given = self.screen.screen().scrollback_len();
+        if last {
+            let screen = self.screen.screen();
+            let mut standing: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
+            while standing.last().is_some_and(|l| l.trim().is_empty()) {
+                standing.pop();
+            }
+            lines.extend(standing);
+        }
+        Ok(lines.into_iter().map(|l| l.trim_end().to_owned()).collect())
+    }
+}

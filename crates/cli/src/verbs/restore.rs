@@ -1,0 +1,139 @@
+//! `lariat restore`: the plan of what was cut off, and its carrying out.
+
+use lariat_adapters::look::Scope;
+use lariat_core::{Session, Untrusted};
+use lariat_engine::after;
+use lariat_engine::restore::{self, Outcome, Plan};
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{Common, Restore};
+use crate::output::Out;
+use crate::verbs::question;
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: &'a Untrusted,
+    handle: Option<&'a str>,
+    agent: &'a str,
+    cwd: Option<&'a Untrusted>,
+    status: &'a str,
+    /// How it comes back.
+    way: Option<&'static str>,
+    /// What became of it: `restored`, `failed`, `left`; or nothing, in a plan.
+    outcome: Option<&'static str>,
+    /// Why not, if not.
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    schema: u32,
+    plan: bool,
+    restore: Vec<Row<'a>>,
+    others: Vec<Row<'a>>,
+}
+
+fn row<'a>(session: &'a Session, way: Option<&'static str>, reason: Option<String>) -> Row<'a> {
+    Row {
+        id: &session.id,
+        handle: session.handle.as_deref(),
+        agent: session.agent,
+        cwd: session.cwd.as_ref(),
+        status: session.status.word(),
+        way,
+        outcome: None,
+        reason,
+    }
+}
+
+pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
+    let question = question(common, Scope::All);
+    let plan = restore::plan(&question, args.kept);
+    let partial = if plan.partial { 5 } else { 0 };
+    if !args.yes {
+        show(&plan, out)?;
+        return Ok(partial);
+    }
+    after::owed(&question);
+    let json = out.json;
+    let total = plan.steps.len();
+    let mut told = 0;
+    let done = restore::restore(&question, plan, args.max.map(|m| m as usize), args.force, |session, outcome| {
+        told += 1;
+        if !json {
+            let name = session.handle.clone().unwrap_or_else(|| session.id.row());
+            let how = said(outcome).map_or_else(|| "is back".to_owned(), |why| format!("{}: {why}", word(outcome)));
+            let _ = out.line(format_args!("[{told}/{total}] {name} {how}"));
+            let _ = out.flush();
+        }
+    });
+    let failed = done.iter().any(|(_, o)| !matches!(o, Outcome::Back(_)));
+    if json {
+        let rows = done.iter().map(|(session, outcome)| {
+            let way = match outcome {
+                Outcome::Back(resumed) => Some(resumed.way.word()),
+                _ => None,
+            };
+            Row { outcome: Some(word(outcome)), ..row(session, way, said(outcome)) }
+        });
+        out.json(&Told { schema: 1, plan: false, restore: rows.collect(), others: Vec::new() })?;
+    } else if done.is_empty() {
+        out.line("nothing was cut off")?;
+    }
+    Ok(if failed { 1 } else { partial })
+}
+
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Back(_) => "restored",
+        Outcome::Failed(_) => "failed",
+        Outcome::Left(_) => "left",
+    }
+}
+
+fn said(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Back(_) => None,
+        Outcome::Failed(error) => Some(Untrusted::new(error.to_string()).row()),
+        Outcome::Left(why) => Some(why.clone()),
+    }
+}
+
+fn show(plan: &Plan, out: &mut Out) -> Result<(), crate::output::Failure> {
+    let way = |s: &restore::Step| (s.way.as_ref().ok().map(|w| w.word()), s.way.as_ref().err().cloned());
+    if out.json {
+        let rows = plan.steps.iter().map(|s| {
+            let (way, reason) = way(s);
+            row(&s.session, way, reason)
+        });
+        let others = plan.others.iter().map(|(s, why)| row(s, None, Some(why.clone())));
+        out.json(&Told { schema: 1, plan: true, restore: rows.collect(), others: others.collect() })?;
+        return Ok(());
+    }
+    if plan.steps.is_empty() {
+        out.line("nothing was cut off")?;
+    } else {
+        out.line(format_args!("{} to bring back; `lariat restore --yes` does it:", plan.steps.len()))?;
+    }
+    for step in &plan.steps {
+        let how = match way(step) {
+            (Some("native"), _) => "goes on with its conversation".to_owned(),
+            (Some(_), _) => "has no conversation on record: its prompt is asked again".to_owned(),
+            (None, why) => format!("cannot: {}", why.unwrap_or_default()),
+        };
+        out.line(line(&step.session, &how))?;
+    }
+    if !plan.others.is_empty() {
+        out.line("not these:")?;
+    }
+    for (session, why) in &plan.others {
+        out.line(line(session, why))?;
+    }
+    Ok(())
+}
+
+fn line(session: &Session, how: &str) -> String {
+    let cwd = session.cwd.as_ref().map_or_else(String::new, |c| c.row());
+    format!("  {:<16} {:<8} {cwd}  {how}", session.handle.as_deref().unwrap_or("-"), session.agent)
+}

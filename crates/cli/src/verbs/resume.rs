@@ -1,0 +1,60 @@
+//! `lariat resume` and `fork`: an ended session goes on, or a copy of it does.
+
+use std::io::Read as _;
+
+use lariat_adapters::look::Scope;
+use lariat_engine::resume::{Again, GO_ON, Way, resume};
+use serde::Serialize;
+
+use crate::Done;
+use crate::args::{Common, Resume};
+use crate::output::Out;
+use crate::verbs::{find, launch, question};
+
+#[derive(Serialize)]
+struct Told<'a> {
+    handle: &'a str,
+    id: String,
+    native_id: &'a str,
+    agent: &'a str,
+    cwd: String,
+    pid: u32,
+    way: &'static str,
+    said: Option<&'a str>,
+    from: Option<&'a str>,
+}
+
+pub fn run(args: &Resume, fork: bool, common: &Common, out: &mut Out) -> Done {
+    let mut message = args.message.join(" ");
+    if message == "-" {
+        message.clear();
+        std::io::stdin().read_to_string(&mut message)?;
+    }
+    let again = Again {
+        message: Some(message).filter(|m| !m.trim().is_empty()),
+        fork,
+        headless: (args.headless || args.terminal).then_some(args.headless),
+        force: args.force,
+        env: args.env.clone(),
+        arguments: args.arguments.clone(),
+    };
+    let (answer, at) = find(&args.target, common)?;
+    let id = answer.listing.sessions[at].id.raw();
+    let resumed = resume(&question(common, Scope::Live), id, &again).map_err(launch::failure)?;
+    let (started, said) = (&resumed.started, resumed.said.as_deref());
+    if out.json {
+        let cwd = started.cwd.to_string_lossy().into_owned();
+        let from = (fork || resumed.way == Way::Replayed).then_some(id);
+        let (handle, native_id, agent, pid) = (&started.handle, &started.native_id, started.agent, started.pid);
+        out.json(&Told { handle, id: started.id(), native_id, agent, cwd, pid, way: resumed.way.word(), said, from })?;
+        return Ok(0);
+    }
+    out.line(format_args!("{}  {}", started.handle, started.id()))?;
+    if resumed.way == Way::Replayed {
+        out.line("its agent has no conversation of it: what it was launched with was asked again, in a new one")?;
+    }
+    if said == Some(GO_ON) && again.message.is_none() {
+        out.line(format_args!("it was told: {GO_ON}"))?;
+    }
+    Ok(0)
+}

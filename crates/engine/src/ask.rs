@@ -1,0 +1,175 @@
+//! What a launched session asks a person, and how the answer gets back.
+//!
+//! # Theory of operation
+//!
+//! An agent that can is launched with a hook: when it asks, it starts
+//! `lariat __ask FOLDER` and tells it what. That process ([`wait`]) writes the
+//! request into the session's folder and sleeps until an answer lies beside it;
+//! then it hands the agent the answer and ends. A request is as alive as the
+//! process that waits for its answer, so a crash leaves nothing that still asks.
+//!
+//! The agent shows its dialog meanwhile. If the person at the terminal is first,
+//! the agent moves on, and the request is withdrawn.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lariat_adapters::{Ask as Asked, Decision};
+use lariat_core::{Ask, Fact, Observation, Status, Time, Witness};
+use lariat_shim::record::Process;
+use lariat_sys::point::point;
+use lariat_sys::process::Identity;
+use lariat_sys::watch::Watch;
+use lariat_sys::{clock, durable, file};
+use serde::{Deserialize, Serialize};
+
+use crate::launched::Launched;
+use crate::list::{Question, list};
+
+/// The argument that makes `lariat` wait for an answer.
+pub const VERB: &str = "__ask";
+const FOLDER: &str = "asks";
+const LARGEST: u64 = 16 << 20;
+/// How long an agent that shows no question must go on showing none.
+const WITHDRAWN: Duration = Duration::from_secs(3);
+
+/// Something asked and not answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// Who waits for the answer.
+    pub process: Process,
+    /// Since when.
+    pub at: Time,
+    /// What the agent said, as it said it.
+    pub event: String,
+}
+
+impl Request {
+    fn stem(&self) -> String {
+        format!("{}-{}", self.process.pid, self.process.start)
+    }
+}
+
+/// The command line that a hook runs, if this launch is to have one.
+pub fn hook(folder: &Path, ask: &Asked) -> Option<String> {
+    // Without a terminal an agent denies what it would have to ask, unless told to wait.
+    let wanted = !ask.headless || ask.held;
+    let program = std::env::current_exe().ok().filter(|_| wanted)?;
+    Some(format!("{} {VERB} {}", quoted(program.to_str()?), quoted(folder.to_str()?)))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// What a session asks now, longest waiting first.
+pub fn pending(folder: &Path) -> Vec<Request> {
+    let asks = folder.join(FOLDER);
+    let entries = file::Directory::open(&asks).and_then(|d| d.entries()).unwrap_or_default();
+    let requests = entries.into_iter().filter(|e| e.name.ends_with(".json")).filter_map(|entry| {
+        let bytes = file::read_small(&asks.join(entry.name), LARGEST).ok()?;
+        let request: Request = serde_json::from_slice(&bytes).ok()?;
+        matches!(Identity::from(request.process.clone()).is_alive(), Ok(true)).then_some(request)
+    });
+    let mut requests: Vec<Request> = requests.collect();
+    requests.sort_by_key(|r| (r.at, r.process.pid));
+    requests
+}
+
+/// What it asks, as its hook tells.
+pub fn observe(agent: &str, folder: &Path) -> Option<Observation> {
+    let request = pending(folder).into_iter().next()?;
+    let ask = asked(agent, &request)?;
+    Some(Observation::new(Witness::Hook, Fact::Asks(ask)).at(Some(request.at)))
+}
+
+/// A request in words.
+pub fn asked(agent: &str, request: &Request) -> Option<Ask> {
+    lariat_adapters::named(agent)?.asked(request.event.as_bytes())
+}
+
+/// Answers a request. When it returns, the one who waits for it will find it.
+pub fn answer(launched: &Launched, request: &Request, decision: &Decision) -> Result<(), String> {
+    let adapter = lariat_adapters::named(&launched.record.agent).ok_or("its agent is not known")?;
+    let text = adapter.answer(request.event.as_bytes(), decision)?;
+    let asks = launched.folder.join(FOLDER);
+    let put = durable::put(&asks, &format!("{}.answer", request.stem()), text.as_bytes());
+    put.map_err(|e| format!("{}: {e}", asks.display()))
+}
+
+/// Waits for the answer to what an agent asks on standard input, and gives it on
+/// standard output; silent if it was withdrawn.
+pub fn wait(question: &Question, folder: &Path) -> io::Result<()> {
+    let mut event = String::new();
+    io::stdin().lock().take(LARGEST).read_to_string(&mut event)?;
+    let (process, _) = Identity::open(std::process::id())?;
+    let request = Request { process: process.into(), at: Time(clock::now_ms()), event };
+    let asks = folder.join(FOLDER);
+    durable::make_folder(&asks)?;
+    sweep(&asks);
+    let (name, reply) = (format!("{}.json", request.stem()), asks.join(format!("{}.answer", request.stem())));
+    durable::put(&asks, &name, serde_json::to_string(&request)?.as_bytes())?;
+    point("ask.asked");
+    let answer = until_answered(question, folder, &reply);
+    for path in [reply, asks.join(name)] {
+        #[expect(clippy::disallowed_methods, reason = "our own request, which is over")]
+        let _ = std::fs::remove_file(path);
+    }
+    match answer? {
+        Some(answer) => io::stdout().lock().write_all(&answer),
+        None => Ok(()),
+    }
+}
+
+fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Result<Option<Vec<u8>>> {
+    let parent = std::os::unix::process::parent_id();
+    let mut watch = Watch::new()?;
+    watch.path(&folder.join(FOLDER));
+    question.places.stores().iter().for_each(|store| watch.path(store));
+    watch.process(parent);
+    let mut quiet: Option<Instant> = None;
+    loop {
+        if let Ok(answer) = file::read_small(reply, LARGEST) {
+            return Ok(Some(answer));
+        }
+        if std::os::unix::process::parent_id() != parent {
+            return Ok(None); // the agent is gone, and we are somebody else's child
+        }
+        let pause = if still_asks(question, folder) {
+            quiet = None;
+            Duration::from_secs(60)
+        } else {
+            // Between two questions it may show none for a moment.
+            WITHDRAWN.saturating_sub(quiet.get_or_insert_with(Instant::now).elapsed())
+        };
+        if pause.is_zero() {
+            return Ok(None);
+        }
+        watch.sleep(pause, Duration::from_millis(20))?;
+    }
+}
+
+/// Whether the session still waits. What cannot be told is taken for yes.
+fn still_asks(question: &Question, folder: &Path) -> bool {
+    let Ok(Some(launched)) = Launched::read(folder) else { return true };
+    let answer = list(question.clone());
+    let session = answer.listing.sessions.iter().find(|s| s.handle.as_ref() == Some(&launched.record.launch.handle));
+    session.is_none_or(|s| s.status == Status::Waiting || s.live.is_none())
+}
+
+/// Takes away what those left who were killed while they waited.
+fn sweep(asks: &Path) {
+    let entries = file::Directory::open(asks).and_then(|d| d.entries()).unwrap_or_default();
+    let gone = |path: &PathBuf| {
+        let request = file::read_small(path, LARGEST).ok().and_then(|b| serde_json::from_slice::<Request>(&b).ok());
+        request.is_some_and(|r| matches!(Identity::from(r.process).is_alive(), Ok(false)))
+    };
+    for path in entries.into_iter().filter(|e| e.name.ends_with(".json")).map(|e| asks.join(e.name)).filter(gone) {
+        for path in [path.with_extension("answer"), path] {
+            #[expect(clippy::disallowed_methods, reason = "our own request, whose asker is gone")]
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    let _ = durable::sweep(asks);
+}

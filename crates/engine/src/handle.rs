@@ -1,0 +1,43 @@
+//! Handles: names that people can say, each with a folder of its own.
+
+use std::io;
+use std::path::PathBuf;
+
+use lariat_adapters::look::Places;
+use lariat_sys::durable;
+
+const FIRST: [&str; 32] = [
+    "amber", "brave", "brisk", "calm", "clear", "coral", "crisp", "dapper", "eager", "early", "fair", "fleet", "frank",
+    "glad", "grand", "hardy", "keen", "lively", "lucid", "mellow", "merry", "neat", "noble", "plain", "proud", "quick",
+    "quiet", "sharp", "sober", "stout", "swift", "warm",
+];
+const SECOND: [&str; 32] = [
+    "badger", "bison", "crane", "curlew", "dove", "egret", "falcon", "finch", "fox", "gull", "hare", "heron", "ibis",
+    "jay", "kestrel", "lark", "lynx", "marten", "merlin", "newt", "otter", "owl", "plover", "puffin", "quail", "raven",
+    "robin", "stoat", "swan", "tern", "vole", "wren",
+];
+
+/// A handle that is free, and its folder, newly made. Only under the claims' lock:
+/// two who come at once must not get the same.
+pub fn make(places: &Places) -> io::Result<(String, PathBuf)> {
+    let sessions = places.state.join("sessions");
+    durable::make_folder(&sessions)?;
+    let mut seed = random()?;
+    for round in 0..10_000u32 {
+        let (a, b) = (seed as usize % FIRST.len(), (seed >> 8) as usize % SECOND.len());
+        let number = if round < 64 { String::new() } else { format!("-{round}") };
+        let handle = format!("{}-{}{number}", FIRST[a], SECOND[b]);
+        let folder = sessions.join(&handle);
+        if !folder.exists() {
+            durable::make_folder(&folder)?;
+            return Ok((handle, folder));
+        }
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 7 ^ seed << 3;
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+fn random() -> io::Result<u64> {
+    let uuid = lariat_adapters::new_uuid()?;
+    u64::from_str_radix(&uuid[24..36], 16).map_err(io::Error::other)
+}

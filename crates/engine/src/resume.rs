@@ -1,0 +1,227 @@
+//! Going on with a session that has ended, under its own id; or with a copy of it.
+//!
+//! # Theory of operation
+//!
+//! 1. Under the claims' lock the session is looked at once more. Only what is
+//!    proven gone may go on: a second writer would spoil the conversation, and not
+//!    every agent guards against one. What cannot be told is refused too.
+//! 2. There must be a conversation on record. If there is none, because the agent
+//!    died before it wrote one, what it was launched with is asked again in a new
+//!    session, and that is said.
+//! 3. The wish to run gets a generation above every wish before it, so that an
+//!    older stop does not count against it, and a later one does.
+//! 4. It is started where it worked, with the flags it had, and must show a sign of
+//!    life of its own. If it does not, everything on record is put back as it was.
+
+use std::path::{Path, PathBuf};
+
+use lariat_adapters::look::Scope;
+use lariat_adapters::{Adapter, Ask, Past, Plan};
+use lariat_core::{Session, Time, Witness};
+use lariat_shim::record;
+use lariat_sys::clock;
+use lariat_sys::point::point;
+
+use crate::ask;
+use crate::claims;
+use crate::handle;
+use crate::launch::free;
+use crate::launched::{All, Launched, Record};
+use crate::list::{Question, list};
+use crate::records::{self, Wishes};
+use crate::start::{self, LaunchError, Start, Started, files};
+use crate::stop;
+
+/// What a session without a terminal is told when nobody says what to do.
+pub const GO_ON: &str = "Continue where you left off.";
+
+/// How a session is to go on.
+#[derive(Clone, Default, Debug)]
+pub struct Again {
+    /// What to say to it.
+    pub message: Option<String>,
+    /// A new session shall begin with what was said in it.
+    pub fork: bool,
+    /// Without a terminal; as it was, if not said.
+    pub headless: Option<bool>,
+    /// Although somebody works there.
+    pub force: bool,
+    /// Variables to set besides our own environment.
+    pub env: Vec<(String, String)>,
+    /// Further arguments for the agent, besides those it had.
+    pub arguments: Vec<String>,
+}
+
+/// Which way it went on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The agent's own conversation.
+    Native,
+    /// A new conversation with the prompt it was launched with.
+    Replayed,
+}
+
+impl Way {
+    /// The word used in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            Way::Native => "native",
+            Way::Replayed => "replayed",
+        }
+    }
+}
+
+/// A session that goes on.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    /// What was started.
+    pub started: Started,
+    /// Which way.
+    pub way: Way,
+    /// What it was told, if anything.
+    pub said: Option<String>,
+}
+
+/// Which way a session would go on; or why it cannot.
+pub fn way(session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
+    let on_record = session.because.iter().any(|(_, o)| matches!(o.witness, Witness::Store | Witness::Gateway));
+    match launched {
+        _ if on_record => Ok(Way::Native),
+        Some(_) => Ok(Way::Replayed),
+        None => Err("its agent has no conversation of it on record".into()),
+    }
+}
+
+/// Goes on with a session.
+pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, LaunchError> {
+    let places = &question.places;
+    let all = Question { scope: Scope::All, ..question.clone() };
+    stop::finish(places, &list(all.clone()).listing.sessions);
+    let lock = claims::guard(places).map_err(files(&places.state))?;
+    let answer = list(all);
+    let session = answer.listing.sessions.into_iter().find(|s| s.id.raw() == id);
+    let session = session.ok_or_else(|| LaunchError::Impossible(format!("{id} is not there any more")))?;
+    let launched = All::read(places).by_id.remove(id);
+    if !again.fork {
+        match session.live {
+            Some(false) => {}
+            Some(true) => return Err(LaunchError::Alive(format!("{id} is {}: it lives", session.status.word()))),
+            None => {
+                let why =
+                    format!("it cannot be told if {id} lives ({}), so it is not started again", session.reason.row());
+                return Err(LaunchError::Alive(why));
+            }
+        }
+    }
+    let adapter = start::adapter(session.agent)?;
+    let way = way(&session, launched.as_ref()).map_err(LaunchError::Impossible)?;
+    let cwd = launched.as_ref().map(|l| l.record.launch.cwd.clone());
+    let cwd = cwd.or_else(|| session.cwd.as_ref().map(|c| PathBuf::from(c.raw())));
+    let cwd = cwd.ok_or_else(|| LaunchError::Impossible(format!("it is not known where {id} worked")))?;
+    let cwd = start::directory(&cwd)?;
+    let program = start::program(adapter)?;
+    if !again.force {
+        free(question, &cwd)?;
+    }
+    point("resume.claimed");
+    let wishes = Wishes::read(places);
+    let before = wishes.by_id.get(id);
+    let kept = launched.as_ref().filter(|_| !again.fork);
+    let (handle, folder) = match kept {
+        Some(launched) => (launched.record.launch.handle.clone(), launched.folder.clone()),
+        None => handle::make(places).map_err(files(&places.state))?,
+    };
+    let asked = question_of(launched.as_ref(), again, way, &folder);
+    let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
+        let record = Record {
+            launch: {
+                let after = kept.map(|l| l.record.commands.clone()).unwrap_or_default();
+                start::shim_launch(&handle, &program, &plan, &cwd, asked.headless, &after)?
+            },
+            native_id: plan.native_id.clone(),
+            ..record_of(adapter, launched.as_ref(), again, &asked)
+        };
+        let generation = if again.fork { 1 } else { before.map_or(1, |w| w.intent.generation + 1) };
+        let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
+        Start { question, adapter, folder, record, plan, env, generation, verb, again }.run(lock)
+    });
+    let verb = if again.fork { "fork" } else { "resume" };
+    start::journal(places, verb, id.to_owned(), &started);
+    match started {
+        Ok(started) => Ok(Resumed { started, way, said: asked.prompt }),
+        Err(error) => {
+            if start::take_back(&folder, &handle) {
+                put_back(&folder, kept, before);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What it is asked when it goes on: what it was asked at first, but for the words.
+fn question_of(launched: Option<&Launched>, again: &Again, way: Way, folder: &Path) -> Ask {
+    let mut asked = launched.map(|l| l.record.ask.clone()).unwrap_or_default();
+    asked.headless = again.headless.unwrap_or(asked.headless);
+    asked.arguments.extend(again.arguments.iter().cloned());
+    asked.name = None; // it has its name
+    if way == Way::Native || again.message.is_some() {
+        asked.prompt = again.message.clone().or_else(|| asked.headless.then(|| GO_ON.to_owned()));
+    }
+    asked.hook = ask::hook(folder, &asked);
+    asked
+}
+
+fn plan(
+    adapter: &'static dyn Adapter,
+    session: &Session,
+    asked: &Ask,
+    again: &Again,
+    way: Way,
+) -> Result<Plan, LaunchError> {
+    let past = Past { native_id: session.native_id.raw(), transcript: session.transcript.as_deref(), fork: again.fork };
+    let plan = match way {
+        Way::Native => adapter.resume(asked, &past),
+        Way::Replayed => adapter.start(asked),
+    };
+    plan.map_err(LaunchError::Impossible)
+}
+
+/// What is stored of it besides what the shim starts.
+fn record_of(adapter: &'static dyn Adapter, launched: Option<&Launched>, again: &Again, asked: &Ask) -> Record {
+    let before = launched.map(|l| l.record.clone());
+    let fresh = || Record {
+        launch: record::Launch::default(),
+        agent: adapter.name().to_owned(),
+        native_id: None,
+        ask: Ask { prompt: again.message.clone(), hook: None, ..asked.clone() },
+        group: None,
+        commands: Default::default(),
+        kept: false,
+        created_at: Time(clock::now_ms()),
+    };
+    match before {
+        Some(before) if again.fork => Record { group: before.group, ..fresh() },
+        Some(before) => before,
+        None => fresh(),
+    }
+}
+
+/// Puts everything on record back as it was before a start that came to nothing.
+fn put_back(folder: &Path, kept: Option<&Launched>, wish: Option<&records::Wish>) {
+    let Some(launched) = kept else {
+        #[expect(clippy::disallowed_methods, reason = "our own record of a start that came to nothing")]
+        let _ = std::fs::remove_dir_all(folder);
+        return;
+    };
+    let _ = record::forget_last_run(folder);
+    let _ = start::put(folder, &launched.record);
+    if let Some(shim) = &launched.shim {
+        let _ = record::put(folder, record::SHIM, shim);
+    }
+    if let Some(exit) = &launched.exit {
+        let _ = record::put(folder, record::EXIT, exit);
+    }
+    if let Some(wish) = wish {
+        let _ = records::put_in(folder, wish);
+    }
+}

@@ -1,0 +1,400 @@
+//! Starting an agent in a folder of ours, new or once more, and knowing that it
+//! is there.
+//!
+//! # Theory of operation
+//!
+//! 1. What is to be started is stored, with the wish that it shall run.
+//! 2. The shim starts the agent; the claims' lock is let go once the agent can be
+//!    seen.
+//! 3. The agent's own id is known: chosen by us where the agent allows it, else
+//!    read from what it shows. An id that we chose says nothing: the agent must
+//!    have come up with it, or at least not have died of it at once. One that it
+//!    had before says even less: there must be a sign of this very run.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::{Adapter, Plan};
+use lariat_core::{Intent, Session, Time, Want, Witness};
+use lariat_shim::record::{self, Launch, Shim, VERSION};
+use lariat_shim::start::{self, StartError};
+use lariat_sys::point::point;
+use lariat_sys::tree::Tree;
+use lariat_sys::watch::Watch;
+use lariat_sys::{clock, durable};
+
+use crate::after::After;
+use crate::launched::Record;
+use crate::list::{Question, list};
+use crate::records::{self, Wish};
+
+/// How long an agent may take to show its id.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// An agent that lives so long did not die of its arguments.
+const AT_ONCE: Duration = Duration::from_millis(700);
+/// One that goes on with a session shows that sooner than this, or stands at a dialog.
+const BACK: Duration = Duration::from_secs(10);
+/// How much of a terminal's output is kept.
+const OUTPUT: u64 = 4 << 20;
+
+/// What was started.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The name for it.
+    pub handle: String,
+    /// The agent's name.
+    pub agent: &'static str,
+    /// The agent's own id.
+    pub native_id: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where it works.
+    pub cwd: PathBuf,
+}
+
+impl Started {
+    /// The id that listings show.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.agent, self.native_id)
+    }
+}
+
+/// Why nothing runs.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// There is no such agent.
+    #[error("no agent is called '{0}'; there are {1}")]
+    NoAgent(String, String),
+    /// Its program is not there.
+    #[error("{0} is not on PATH; install it, or say where it is by PATH")]
+    NoProgram(String),
+    /// The directory is not there.
+    #[error("{0} is not a directory")]
+    NoDirectory(PathBuf),
+    /// Somebody works there.
+    #[error("{0}; wait for it, choose another --cwd, or use --force")]
+    Claimed(String),
+    /// As many run as may.
+    #[error("{running} of at most {max} run already{whose}; --queue waits until one has ended")]
+    Full {
+        /// How many run.
+        running: usize,
+        /// How many may.
+        max: usize,
+        /// Whose they are, if not everybody's.
+        whose: String,
+    },
+    /// It lives, or might.
+    #[error("{0}")]
+    Alive(String),
+    /// The agent cannot do that.
+    #[error("{0}")]
+    Impossible(String),
+    /// Our own files could not be written.
+    #[error("{0}: {1}")]
+    Files(PathBuf, io::Error),
+    /// The shim or the agent could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It died before it had an id.
+    #[error("{0} ended before it had a session ({1}){2}")]
+    Died(String, String, String),
+    /// It shows no id.
+    #[error(
+        "{0} (process {1}) showed no session within {2:?} and was ended; start it in a terminal to see what it asks"
+    )]
+    NoId(String, u32, Duration),
+    /// It runs, and was not asked anything.
+    #[error("{0} runs, but its prompt could not be typed: {1}; `lariat send {0} -` tries again")]
+    Unasked(String, String),
+}
+
+/// Turns an error of our files into one that names the place.
+pub(crate) fn files(path: &Path) -> impl Fn(io::Error) -> LaunchError + use<> {
+    let path = path.to_owned();
+    move |e| LaunchError::Files(path.clone(), e)
+}
+
+/// The adapter of this name.
+pub fn adapter(name: &str) -> Result<&'static dyn Adapter, LaunchError> {
+    let names = || lariat_adapters::all().iter().map(|a| a.name()).collect::<Vec<_>>().join(", ");
+    lariat_adapters::named(name).ok_or_else(|| LaunchError::NoAgent(name.into(), names()))
+}
+
+/// The agent's real program.
+pub fn program(adapter: &'static dyn Adapter) -> Result<PathBuf, LaunchError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    let name = adapter.programs().first().copied().unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(runs);
+    let found = found.ok_or_else(|| LaunchError::NoProgram(name.into()))?;
+    Ok(adapter.native(&found).filter(runs).unwrap_or(found))
+}
+
+/// The directory, if it is one.
+pub fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
+    let real = path.canonicalize().ok().filter(|p| p.is_dir());
+    real.ok_or_else(|| LaunchError::NoDirectory(path.to_owned()))
+}
+
+/// What the shim starts.
+pub(crate) fn shim_launch(
+    handle: &str,
+    program: &Path,
+    plan: &Plan,
+    cwd: &Path,
+    headless: bool,
+    after: &After,
+) -> Result<Launch, LaunchError> {
+    let mut argv = vec![program.to_string_lossy().into_owned()];
+    argv.extend(plan.arguments.iter().cloned());
+    let socket = socket(handle)?;
+    Ok(Launch {
+        version: VERSION,
+        handle: handle.to_owned(),
+        argv,
+        cwd: cwd.to_owned(),
+        env: Vec::new(), // handed over by pipe: it may hold secrets
+        headless,
+        rows: 24,
+        cols: 80,
+        socket,
+        output: OUTPUT,
+        after: after.environment(),
+    })
+}
+
+/// Where viewers connect: in the runtime directory, which only we may enter.
+fn socket(handle: &str) -> Result<PathBuf, LaunchError> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
+    let folder = match runtime {
+        Some(runtime) => runtime.join("lariat"),
+        None => std::env::temp_dir().join(format!("lariat-{}", own_user())),
+    };
+    durable::make_folder(&folder).map_err(files(&folder))?;
+    Ok(folder.join(format!("{handle}.sock")))
+}
+
+fn own_user() -> u32 {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").map_or(0, |m| m.uid())
+}
+
+/// Our environment for the agent, without what names a session: a launch from
+/// within another session's tool is not part of that one.
+fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
+    let marks: Vec<String> = lariat_adapters::all().iter().flat_map(|a| a.marks("")).map(|(name, _)| name).collect();
+    let is_mark = |name: &str| marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID");
+    let ours = std::env::vars_os()
+        .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
+    ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
+}
+
+/// Everything that is needed to start an agent in a folder.
+pub(crate) struct Start<'a> {
+    pub question: &'a Question,
+    pub adapter: &'static dyn Adapter,
+    pub folder: &'a Path,
+    /// What is stored; its id is what the plan chose.
+    pub record: Record,
+    pub plan: Plan,
+    pub env: &'a [(String, String)],
+    /// The generation of the wish that it shall run.
+    pub generation: u64,
+    /// The verb that wished it.
+    pub verb: &'static str,
+    /// It goes on with a session that is on record already.
+    pub again: bool,
+}
+
+impl Start<'_> {
+    /// Starts it. `lock` is let go once the agent can be seen where it stands.
+    pub fn run(mut self, lock: File) -> Result<Started, LaunchError> {
+        let folder = self.folder;
+        let began = Time(clock::now_ms());
+        clear(folder).map_err(files(folder))?;
+        if let Some(input) = &self.plan.input {
+            durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;
+        }
+        put(folder, &self.record).map_err(files(folder))?;
+        if let Some(id) = &self.record.native_id {
+            records::put_in(folder, &self.wish(id, None)).map_err(files(folder))?;
+        }
+        // After the wish: what ended by itself is not cut off until it is wished back.
+        record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
+        point("launch.stored");
+        let program = std::env::current_exe().map_err(files(folder))?;
+        let shim = start::start(&program, folder, &environment(&self.plan.env, self.env));
+        drop(lock);
+        let shim = shim?;
+        let chosen = self.record.native_id.is_some();
+        let native_id = self.know(&shim, began)?;
+        if !chosen {
+            self.record.native_id = Some(native_id.clone());
+            put(folder, &self.record).map_err(files(folder))?;
+            // A stop that came first stands: of equal wishes the stop wins.
+            records::put_in(folder, &self.wish(&native_id, Some(&shim))).map_err(files(folder))?;
+        }
+        point("launch.known");
+        let launch = self.record.launch;
+        Ok(Started {
+            handle: launch.handle,
+            agent: self.adapter.name(),
+            native_id,
+            pid: shim.agent.pid,
+            cwd: launch.cwd,
+        })
+    }
+
+    /// Waits until the agent's own id is known.
+    fn know(&self, shim: &Shim, began: Time) -> Result<String, LaunchError> {
+        let (clock, name) = (Instant::now(), self.adapter.name());
+        let mut watch = Watch::new().map_err(files(self.folder))?;
+        watch.path(self.folder);
+        watch.path(&self.question.places.claude.join("sessions"));
+        watch.process(shim.agent.pid);
+        loop {
+            let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
+            let id = self.record.native_id.clone().or_else(|| self.shown(shim));
+            let sign = id.as_ref().is_some_and(|id| self.came_up(id, shim, began));
+            let patience = if self.again { BACK } else { AT_ONCE };
+            match (id, ended) {
+                (Some(id), _) if sign => return Ok(id),
+                (Some(id), None) if clock.elapsed() > patience || self.record.native_id.is_none() => return Ok(id),
+                (_, Some(exit)) => return Err(died(name, self.folder, &exit)),
+                (None, None) if clock.elapsed() > PATIENCE => {
+                    return Err(LaunchError::NoId(name.into(), shim.agent.pid, PATIENCE));
+                }
+                _ => {}
+            }
+            let _ = watch.sleep(Duration::from_millis(20), Duration::ZERO);
+        }
+    }
+
+    /// Whether there is a sign that this very run has the session: the agent's own
+    /// word, or what it recorded since.
+    fn came_up(&self, native_id: &str, shim: &Shim, began: Time) -> bool {
+        match self.adapter.came_up(&self.question.places, native_id, shim.agent.pid) {
+            Some(true) => return true,
+            Some(false) => return false,
+            None => {}
+        }
+        let answer = list(Question { scope: Scope::All, ..self.question.clone() });
+        let mut sessions = answer.listing.sessions.iter();
+        let Some(session) = sessions.find(|s| s.agent == self.adapter.name() && s.native_id.raw() == native_id) else {
+            return false;
+        };
+        let native = |w: Witness| matches!(w, Witness::Registry | Witness::Store | Witness::Hook | Witness::Gateway);
+        let recorded = session.because.iter().any(|(_, o)| native(o.witness));
+        recorded && (!self.again || session.updated_at >= Some(began) || is_held_by(session, shim))
+    }
+
+    /// The id that the agent shows: in its first output, or by what its process holds.
+    fn shown(&self, shim: &Shim) -> Option<String> {
+        let output = lariat_sys::file::open(&self.folder.join("stdout")).ok().and_then(|(file, _)| {
+            use io::BufRead as _;
+            io::BufReader::new(file).lines().next()?.ok()
+        });
+        output.and_then(|line| self.adapter.id_in_output(&line)).or_else(|| {
+            let answer = list(Question { scope: Scope::Live, ..self.question.clone() });
+            let (pid, start) = (Some(shim.agent.pid), Some(shim.agent.start));
+            let mut sessions = answer.listing.sessions.iter();
+            let mine = sessions.find(|s| s.agent == self.adapter.name() && s.pid == pid && s.start == start);
+            mine.map(|s| s.native_id.raw().to_owned())
+        })
+    }
+
+    fn wish(&self, native_id: &str, shim: Option<&Shim>) -> Wish {
+        let at = Time(clock::now_ms());
+        Wish {
+            id: format!("{}:{native_id}", self.adapter.name()),
+            intent: Intent { want: Want::Run, generation: self.generation, at, found_live: true, until: None },
+            verb: self.verb.into(),
+            process: shim.map(|s| s.agent.clone()),
+        }
+    }
+}
+
+/// Whether somebody other than the shim ties the session to the agent it started, by
+/// more than the arguments that we gave it ourselves.
+fn is_held_by(session: &Session, shim: &Shim) -> bool {
+    use lariat_core::Fact;
+    let tied = |o: &lariat_core::Observation| {
+        matches!(o.witness, Witness::Registry | Witness::Store)
+            && matches!(o.fact, Fact::Alive { pid, .. } if pid == Some(shim.agent.pid))
+    };
+    session.pid == Some(shim.agent.pid) && session.because.iter().any(|(_, o)| tied(o))
+}
+
+/// Makes room in a folder that is used again: what the last run wrote is kept under
+/// another name, what it read is not read again.
+fn clear(folder: &Path) -> io::Result<()> {
+    for name in ["stdout", "stderr"] {
+        let path = folder.join(name);
+        if path.exists() {
+            let free = (0..).map(|n| folder.join(format!("{name}.{n}"))).find(|p| !p.exists());
+            #[expect(clippy::disallowed_methods, reason = "keeps the output of the run before")]
+            free.map_or(Ok(()), |free| std::fs::rename(&path, free))?;
+        }
+    }
+    #[expect(clippy::disallowed_methods, reason = "our own copy of the last prompt")]
+    match std::fs::remove_file(folder.join(record::INPUT)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn put(folder: &Path, record: &Record) -> io::Result<()> {
+    durable::put(folder, record::LAUNCH, serde_json::to_string(record)?.as_bytes())
+}
+
+fn died(agent: &str, folder: &Path, exit: &record::Exit) -> LaunchError {
+    let how = match (exit.code, exit.signal, &exit.error) {
+        (Some(code), _, _) => format!("code {code}"),
+        (_, Some(signal), _) => format!("signal {signal}"),
+        (_, _, Some(error)) => error.clone(),
+        _ => "how is not known".into(),
+    };
+    let words = last_words(folder);
+    let words = if words.is_empty() { String::new() } else { format!(":\n{words}") };
+    LaunchError::Died(agent.into(), how, words)
+}
+
+/// The last lines that an agent wrote, whichever way.
+fn last_words(folder: &Path) -> String {
+    let file = |name: &str| lariat_sys::file::read_small(&folder.join(name), 1 << 20).unwrap_or_default();
+    let terminal =
+        lariat_shim::ring::Output::open(folder).and_then(|o| o.tail(4096)).map(|p| p.bytes).unwrap_or_default();
+    let all = [file("stderr"), file("stdout"), terminal].concat();
+    let text = String::from_utf8_lossy(&all).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
+}
+
+/// Ends what a start that came to nothing left behind; whether all of it is gone.
+pub(crate) fn take_back(folder: &Path, handle: &str) -> bool {
+    let shim: Option<Shim> = record::read(folder, record::SHIM).ok().flatten();
+    let tree = Tree {
+        root: shim.map(|s| s.agent.into()),
+        marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],
+        spared: HashSet::new(),
+    };
+    tree.end(&[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
+}
+
+/// Adds to the journal how a start went.
+pub(crate) fn journal(places: &Places, what: &str, id: String, started: &Result<Started, LaunchError>) {
+    let how = match started {
+        Ok(s) => format!("process {} in {}", s.pid, s.cwd.display()),
+        Err(LaunchError::Died(_, how, _)) => format!("died before it had a session ({how})"),
+        Err(e) => e.to_string(),
+    };
+    let id = started.as_ref().map_or(id, Started::id);
+    records::tell(places, what, &id, how);
+}
