@@ -57,6 +57,7 @@ fn session(place: &Path, handle: &str, argv: &[&str]) -> (PathBuf, Launch) {
         cols: SIZE.cols,
         socket: place.join("run").join(handle),
         output: 4 << 20,
+        after: None,
     };
     fs::write(folder.join(record::LAUNCH), serde_json::to_vec(&launch).unwrap()).unwrap();
     (folder, launch)

@@ -68,7 +68,8 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
             let _ = out.flush();
         }
     });
-    let failed = done.iter().any(|(_, o)| !matches!(o, Outcome::Back(_)));
+    let failed = done.iter().any(|(_, o)| matches!(o, Outcome::Failed(_)));
+    let left = done.iter().any(|(_, o)| matches!(o, Outcome::Left(_)));
     if json {
         let rows = done.iter().map(|(session, outcome)| {
             let way = match outcome {
@@ -81,7 +82,11 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
     } else if done.is_empty() {
         out.line("nothing was cut off")?;
     }
-    Ok(if failed { 1 } else { partial })
+    Ok(match (failed, left) {
+        (true, _) => 1,
+        (false, true) => 3,
+        (false, false) => partial,
+    })
 }
 
 fn word(outcome: &Outcome) -> &'static str {

@@ -31,6 +31,7 @@ mod launching;
 mod living;
 mod mutants;
 mod registered;
+mod resuming;
 mod stopping;
 mod targets;
 mod unbound;

@@ -41,6 +41,7 @@ impl Place {
             cols: 80,
             socket: door.join(handle),
             output: 4 << 20,
+            after: None,
         };
         Session { place: self, folder, launch }
     }
