@@ -128,6 +128,8 @@ fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Resul
     watch.path(&folder.join(FOLDER));
     question.places.stores().iter().for_each(|store| watch.path(store));
     watch.process(parent);
+    let launched = Launched::read(folder).ok().flatten();
+    launched.and_then(|l| l.shim).into_iter().for_each(|shim| watch.process(shim.agent.pid));
     let mut quiet: Option<Instant> = None;
     loop {
         if let Ok(answer) = file::read_small(reply, LARGEST) {

@@ -172,7 +172,8 @@ fn what_claude_asks_is_answered_from_another_terminal() {
     terminal.choose('❯', 1, DEADLINE);
     stage.until("idle", "");
     assert!(made("byhand"));
-    wait_until("nobody asks any more", DEADLINE, || !others(&stage).iter().any(|p| p.contains("__ask")));
+    let asks = || stage.sandbox.processes().iter().any(|p| p.argv.get(1).is_some_and(|a| a == "__ask"));
+    wait_until("nobody asks any more", DEADLINE, || !asks());
     let refused = stage.sandbox.world().run(&stage.lariat().args(["approve", handle(&launched)]));
     assert_eq!(refused.code(), 3, "{}", refused.stderr);
     act(&stage, &["kill", handle(&launched), "--json"]);
