@@ -55,6 +55,11 @@ pub trait Adapter: Send + Sync {
     fn id_in_output(&self, _line: &str) -> Option<String> {
         None
     }
+    /// The session with which its process goes on, if an event of its hook tells of
+    /// that.
+    fn moved(&self, _event: &[u8]) -> Option<String> {
+        None
+    }
     /// What an event of its hook asks a person.
     fn asked(&self, _event: &[u8]) -> Option<lariat_core::Ask> {
         None
@@ -94,7 +99,7 @@ pub struct Ask {
     /// Hold what it asks for a person's answer, even without a terminal.
     #[serde(default)]
     pub held: bool,
-    /// The command that takes what it asks to a person, for agents that can run one.
+    /// The command that hears what it tells by hooks, for agents that have them.
     #[serde(skip)]
     pub hook: Option<String>,
 }

@@ -436,8 +436,11 @@ impl Until {
 #[derive(Args, Debug)]
 pub struct Stop {
     /// The sessions
-    #[arg(value_name = "TARGET", required_unless_present = "all")]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["all", "group"])]
     pub targets: Vec<String>,
+    /// Every live session of this group
+    #[arg(long, value_name = "GROUP", conflicts_with_all = ["targets", "all"])]
+    pub group: Option<String>,
     /// Every live session; shows the plan unless --yes is given
     #[arg(long, conflicts_with = "targets")]
     pub all: bool,

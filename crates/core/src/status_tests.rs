@@ -57,6 +57,18 @@ fn while_it_lives_the_agents_own_word_decides() {
 }
 
 #[test]
+fn what_a_hook_asks_stands_until_the_agent_says_something_newer() {
+    let ask = Fact::Asks(Ask { kind: AskKind::Permission, text: "touch x".into() });
+    let ask = see(Witness::Hook, ask).at(Some(Time(100)));
+    let busy = |at| state(State::Busy).at(Some(Time(at)));
+    let verdict = judge(&[alive(), busy(50), ask.clone(), open()], None);
+    assert_eq!((verdict.status, verdict.reason.raw()), (Status::Waiting, "permission: touch x"));
+    assert_eq!(word(&[alive(), ask.clone(), open()]), Status::Waiting);
+    assert_eq!(word(&[alive(), busy(150), ask.clone(), open()]), Status::Working);
+    assert_eq!(word(&[gone(), ask, open()]), Status::Interrupted);
+}
+
+#[test]
 fn the_agents_word_beats_the_transcript_and_says_so() {
     let background = judge(&[alive(), state(State::Busy), well()], None);
     assert_eq!(background.status, Status::Working);

@@ -2,21 +2,24 @@
 //!
 //! # Theory of operation
 //!
-//! An agent that can is launched with a hook: when it asks, it starts
-//! `lariat __ask FOLDER` and tells it what. That process ([`wait`]) writes the
+//! An agent that can is launched with hooks: when it asks, it starts
+//! `lariat __hook FOLDER` and tells it what. That process ([`hear`]) writes the
 //! request into the session's folder and sleeps until an answer lies beside it;
 //! then it hands the agent the answer and ends. A request is as alive as the
 //! process that waits for its answer, so a crash leaves nothing that still asks.
 //!
 //! The agent shows its dialog meanwhile. If the person at the terminal is first,
 //! the agent moves on, and the request is withdrawn.
+//!
+//! By the same way an agent tells that its process goes on with another session:
+//! then the handle goes with it.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::{Ask as Asked, Decision};
-use lariat_core::{Ask, Fact, Observation, Status, Time, Witness};
+use lariat_core::{Ask, Fact, Intent, Observation, Status, Time, Want, Witness};
 use lariat_shim::record::Process;
 use lariat_sys::point::point;
 use lariat_sys::process::Identity;
@@ -26,9 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::launched::Launched;
 use crate::list::{Question, list};
+use crate::records::{self, Wish};
 
-/// The argument that makes `lariat` wait for an answer.
-pub const VERB: &str = "__ask";
+/// The argument that makes `lariat` hear what an agent's hook tells.
+pub const VERB: &str = "__hook";
 const FOLDER: &str = "asks";
 const LARGEST: u64 = 16 << 20;
 /// How long an agent that shows no question must go on showing none.
@@ -98,11 +102,30 @@ pub fn answer(launched: &Launched, request: &Request, decision: &Decision) -> Re
     put.map_err(|e| format!("{}: {e}", asks.display()))
 }
 
-/// Waits for the answer to what an agent asks on standard input, and gives it on
-/// standard output; silent if it was withdrawn.
-pub fn wait(question: &Question, folder: &Path) -> io::Result<()> {
+/// Hears what an agent's hook tells on standard input. If it asks something, waits
+/// for the answer and gives it on standard output; silent if it was withdrawn.
+pub fn hear(question: &Question, folder: &Path) -> io::Result<()> {
     let mut event = String::new();
     io::stdin().lock().take(LARGEST).read_to_string(&mut event)?;
+    let launched = Launched::read(folder).map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
+    let adapter = lariat_adapters::named(&launched.record.agent);
+    match adapter.and_then(|a| a.moved(event.as_bytes())) {
+        Some(native_id) => moved(launched, native_id),
+        None => wait(question, folder, event),
+    }
+}
+
+/// The agent's process goes on with another session: the handle and the wish that it
+/// shall run go with it.
+fn moved(launched: Launched, native_id: String) -> io::Result<()> {
+    let id = format!("{}:{native_id}", launched.record.agent);
+    launched.move_on(&native_id)?;
+    let intent = Intent { want: Want::Run, generation: 1, at: Time(clock::now_ms()), found_live: true, until: None };
+    let process = launched.shim.map(|s| s.agent);
+    records::put_in(&launched.folder, &Wish { id, intent, verb: "launch".into(), process })
+}
+
+fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
     let (process, _) = Identity::open(std::process::id())?;
     let request = Request { process: process.into(), at: Time(clock::now_ms()), event };
     let asks = folder.join(FOLDER);
@@ -129,14 +152,15 @@ fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Resul
     question.places.stores().iter().for_each(|store| watch.path(store));
     watch.process(parent);
     let launched = Launched::read(folder).ok().flatten();
-    launched.and_then(|l| l.shim).into_iter().for_each(|shim| watch.process(shim.agent.pid));
+    launched.iter().filter_map(|l| l.shim.as_ref()).for_each(|shim| watch.process(shim.agent.pid));
     let mut quiet: Option<Instant> = None;
     loop {
         if let Ok(answer) = file::read_small(reply, LARGEST) {
             return Ok(Some(answer));
         }
-        if std::os::unix::process::parent_id() != parent {
-            return Ok(None); // the agent is gone, and we are somebody else's child
+        let gone = launched.as_ref().is_some_and(|l| matches!(l.process(), Ok(None)));
+        if gone || std::os::unix::process::parent_id() != parent {
+            return Ok(None);
         }
         let pause = if still_asks(question, folder) {
             quiet = None;

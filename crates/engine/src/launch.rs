@@ -80,6 +80,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             launch: start::shim_launch(&handle, &program, &plan, &cwd, ask.headless, &order.after)?,
             agent: adapter.name().to_owned(),
             native_id: plan.native_id.clone(),
+            earlier: Vec::new(),
             ask: order.ask.clone(),
             group: order.group.clone(),
             created_at: Time(clock::now_ms()),

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::after::After;
 use crate::ask;
+use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
@@ -37,6 +38,9 @@ pub struct Record {
     pub agent: String,
     /// The agent's own id, once it is known.
     pub native_id: Option<String>,
+    /// The sessions that it had before in the same process.
+    #[serde(default)]
+    pub earlier: Vec<String>,
     /// What it was asked, so that it can be asked again.
     #[serde(default)]
     pub ask: Ask,
@@ -70,6 +74,8 @@ pub struct Launched {
 pub struct All {
     /// By the id that listings show.
     pub by_id: HashMap<String, Launched>,
+    /// The ids, by the agent's process and its start.
+    by_process: HashMap<(u32, u64), String>,
     /// Those whose id is not known yet.
     pub without_id: Vec<Launched>,
     /// Folders that could not be read.
@@ -90,7 +96,10 @@ impl All {
             match Launched::read(&folder) {
                 Ok(Some(launched)) => match &launched.record.native_id {
                     Some(native) => {
-                        all.by_id.insert(format!("{}:{native}", launched.record.agent), launched);
+                        let id = format!("{}:{native}", launched.record.agent);
+                        let process = launched.shim.as_ref().map(|s| (s.agent.pid, s.agent.start));
+                        all.by_process.extend(process.map(|p| (p, id.clone())));
+                        all.by_id.insert(id, launched);
                     }
                     None => all.without_id.push(launched),
                 },
@@ -108,6 +117,25 @@ impl All {
 }
 
 impl All {
+    /// What was launched under the handle that a session has.
+    pub fn take(&mut self, session: &lariat_core::Session) -> Option<Launched> {
+        let handle = session.handle.as_deref()?;
+        let id = self.by_id.iter().find(|(_, l)| l.record.launch.handle == handle)?.0.clone();
+        self.by_id.remove(&id)
+    }
+
+    /// What was launched and is this session: by its id, or because its very process
+    /// has moved on to it (`/clear`, `/new`).
+    pub fn of(&self, id: &str, sighting: &Sighting) -> Option<&Launched> {
+        let moved = || {
+            let process = sighting.process.as_ref()?;
+            let launched = self.by_id.get(self.by_process.get(&(process.pid, process.start))?)?;
+            let same = id.split_once(':').is_some_and(|(agent, _)| agent == launched.record.agent);
+            same.then_some(launched)
+        };
+        self.by_id.get(id).or_else(moved)
+    }
+
     /// The agents, shims and keepers of all but one: nobody else's end is theirs.
     pub fn processes_but(&self, handle: Option<&str>) -> Vec<u32> {
         let others = self.by_id.values().chain(&self.without_id);
@@ -170,14 +198,28 @@ impl Launched {
         }
     }
 
-    /// Adds to a sighting what the shim knows.
-    pub fn testify(&self, places: &Places, sighting: &mut Sighting) {
+    /// Stores that its process has gone on to another session, so that the handle is
+    /// that one's for good.
+    pub fn move_on(&self, native_id: &str) -> io::Result<()> {
+        let mut record = self.record.clone();
+        let before = record.native_id.replace(native_id.to_owned());
+        if before.as_deref() == Some(native_id) {
+            return Ok(());
+        }
+        record.earlier.extend(before);
+        start::put(&self.folder, &record)
+    }
+
+    /// Adds to a sighting what the shim knows; whether the session still has the
+    /// handle.
+    pub fn testify(&self, places: &Places, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
         match self.process() {
             // What the agent itself records as ended has moved on within its process.
             Ok(Some(process)) if has_ended(sighting) => {
                 let text = format!("process {} has moved on to another session", process.pid);
-                return sighting.observations.push(seen(Fact::Note(text.into())));
+                sighting.observations.push(seen(Fact::Note(text.into())));
+                return false;
             }
             Ok(Some(process)) => {
                 let by = Untrusted::from("its shim started it");
@@ -185,17 +227,20 @@ impl Launched {
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
                 sighting.process.get_or_insert(process);
-                return;
+                return true;
             }
             Ok(None) => {}
-            Err(e) => return sighting.observations.push(seen(Fact::Note(format!("its shim's agent: {e}").into()))),
+            Err(e) => {
+                sighting.observations.push(seen(Fact::Note(format!("its shim's agent: {e}").into())));
+                return true;
+            }
         }
         let settled = self.exit.clone().or_else(|| self.settle());
-        let Some(exit) = &settled else { return };
+        let Some(exit) = &settled else { return true };
         // What it recorded long after that exit belongs to another run.
         let later = sighting.about.updated_at.is_some_and(|t| t.0 > exit.at.0 + AFTERMATH);
         if sighting.process.is_some() || later {
-            return;
+            return true;
         }
         let how = match (exit.code, exit.signal) {
             (Some(code), _) => Some(Exit::Code(code)),
@@ -205,6 +250,7 @@ impl Launched {
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
         sighting.about.ended_at = Some(exit.at);
+        true
     }
 
     /// A sighting by the shim alone, for an agent that has recorded nothing yet.

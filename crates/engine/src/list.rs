@@ -69,10 +69,8 @@ impl Shared {
         let id = [agent, ":", &sighting.native_id].concat();
         let wish = self.wishes.by_id.get(&id);
         let mut sighting = sighting;
-        let launched = self.launched.by_id.get(&id);
-        if let Some(launched) = launched {
-            launched.testify(&self.question.places, &mut sighting);
-        }
+        let launched = self.launched.of(&id, &sighting);
+        let launched = launched.filter(|l| l.testify(&self.question.places, &mut sighting));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());

@@ -193,6 +193,7 @@ fn record_of(adapter: &'static dyn Adapter, launched: Option<&Launched>, again: 
         launch: record::Launch::default(),
         agent: adapter.name().to_owned(),
         native_id: None,
+        earlier: Vec::new(),
         ask: Ask { prompt: again.message.clone(), hook: None, ..asked.clone() },
         group: None,
         commands: Default::default(),

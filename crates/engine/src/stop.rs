@@ -126,6 +126,10 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
         });
     }
     let folder = session.handle.as_ref().map(|h| places.state.join("sessions").join(h)).filter(|f| f.is_dir());
+    if let Some(Ok(Some(launched))) = folder.as_deref().filter(|_| wish.process.is_some()).map(launched::Launched::read)
+    {
+        let _ = launched.move_on(session.native_id.raw()); // only the handle's way to it
+    }
     let stored = folder.map_or_else(|| records::put(places, &wish), |folder| records::put_in(&folder, &wish));
     if let Err(e) = stored
         && !how.force

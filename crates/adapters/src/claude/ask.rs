@@ -1,8 +1,9 @@
 //! What Claude Code asks through its `PermissionRequest` hook, and how it is
-//! answered there.
+//! answered there; and what its `SessionStart` hook tells.
 //!
-//! The hook runs while the dialog stands on the terminal; whoever answers first,
-//! the person there or the hook, decides. So nothing is ever typed.
+//! The first runs while the dialog stands on the terminal; whoever answers first,
+//! the person there or the hook, decides. So nothing is ever typed. The second tells
+//! that a person went on to another session in the same process.
 
 use lariat_core::{Ask, AskKind, Untrusted};
 use serde_json::{Value, json};
@@ -14,10 +15,18 @@ use crate::tool::Call;
 /// How long a hook may wait for a person, in seconds: a day.
 const PATIENCE: u32 = 86_400;
 
-/// The settings that make one launch ask through a command.
+/// The settings that make one launch tell a command.
 pub fn settings(hook: &str) -> String {
-    let hook = json!([{"hooks": [{"type": "command", "command": hook, "timeout": PATIENCE}]}]);
-    json!({"hooks": {"PermissionRequest": hook}}).to_string()
+    let ask = json!([{"hooks": [{"type": "command", "command": hook, "timeout": PATIENCE}]}]);
+    let moved = json!([{"matcher": "clear|resume", "hooks": [{"type": "command", "command": hook}]}]);
+    json!({"hooks": {"PermissionRequest": ask, "SessionStart": moved}}).to_string()
+}
+
+/// The session that a process goes on with, if the event tells of one.
+pub fn moved(event: &[u8]) -> Option<String> {
+    let doc = Doc::parse(event, |_, key| matches!(key, b"hook_event_name" | b"session_id"), 1 << 10).ok()?;
+    let starts = doc.root().get("hook_event_name").str() == Some("SessionStart");
+    doc.root().get("session_id").str().filter(|id| starts && crate::agent_process::is_uuid(id)).map(str::to_owned)
 }
 
 /// The question about a tool call.

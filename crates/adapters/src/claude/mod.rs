@@ -130,6 +130,10 @@ impl Adapter for Claude {
         memchr::memmem::find(&entry, native_id.as_bytes()).map(|_| true)
     }
 
+    fn moved(&self, event: &[u8]) -> Option<String> {
+        ask::moved(event)
+    }
+
     fn asked(&self, event: &[u8]) -> Option<lariat_core::Ask> {
         ask::asked(event)
     }

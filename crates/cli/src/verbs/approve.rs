@@ -46,7 +46,7 @@ fn run(
     let (answer, at) = find(target, common)?;
     let session = &answer.listing.sessions[at];
     let refused = |why: String| Failure::Refused(format!("{}: {why}", session.id.row()));
-    let launched = All::read(&question(common, Scope::Live).places).by_id.remove(session.id.raw());
+    let launched = All::read(&question(common, Scope::Live).places).take(session);
     let launched = launched.ok_or_else(|| refused("lariat did not launch it; answer in its own terminal".into()))?;
     let request = choose(&launched, which.request).map_err(|why| {
         let doing = format!("it is {}: {}", session.status.word(), session.reason.row());

@@ -52,7 +52,7 @@ pub fn run(args: &args::Attach, common: &Common) -> Done {
 pub fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
     let places = question(common, lariat_adapters::look::Scope::Live).places;
     let refused = |why: &str| Failure::Refused(format!("{}: {why}", session.id.row()));
-    let launched = All::read(&places).by_id.remove(session.id.raw());
+    let launched = All::read(&places).take(session);
     let launched = launched.ok_or_else(|| refused("lariat did not launch it; it has a terminal of its own"))?;
     if launched.record.launch.headless {
         return Err(refused("it has no terminal; `lariat peek` shows what it says"));

@@ -36,7 +36,7 @@ struct Line<'a> {
 pub fn run(args: &Logs, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
-    let launched = All::read(&question(common, Scope::Live).places).by_id.remove(session.id.raw());
+    let launched = All::read(&question(common, Scope::Live).places).take(session);
     let why = "lariat did not launch it; `lariat peek` shows its conversation";
     let launched = launched.ok_or_else(|| Failure::Refused(format!("{}: {why}", session.id.row())))?;
     if args.raw {

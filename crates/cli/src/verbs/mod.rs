@@ -39,7 +39,7 @@ pub fn within(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let folder = PathBuf::from(args.next()?);
     let question = Question { scope: Scope::Live, ..Question::all() };
     let done = match verb.to_str()? {
-        lariat_engine::ask::VERB => lariat_engine::ask::wait(&question, &folder),
+        lariat_engine::ask::VERB => lariat_engine::ask::hear(&question, &folder),
         lariat_engine::after::VERB => lariat_engine::after::ended(&question, &folder),
         _ => return None,
     };

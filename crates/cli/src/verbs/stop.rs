@@ -74,6 +74,14 @@ fn chosen<'a>(
     if args.all {
         return Ok(sessions.iter().filter(|s| s.live == Some(true)).map(|s| &**s).collect());
     }
+    if let Some(group) = &args.group {
+        let members: Vec<&Session> =
+            sessions.iter().filter(|s| s.group.as_ref() == Some(group)).map(|s| &**s).collect();
+        if members.is_empty() {
+            return Err(Failure::Usage(format!("no session is in group '{group}'")));
+        }
+        return Ok(members.into_iter().filter(|s| s.live != Some(false)).collect());
+    }
     let one = |t: &String| resolve(t, sessions).map(|at| &*sessions[at]).map_err(|e| not_one(&e, answer));
     args.targets.iter().map(one).collect()
 }

@@ -172,7 +172,7 @@ fn what_claude_asks_is_answered_from_another_terminal() {
     terminal.choose('❯', 1, DEADLINE);
     stage.until("idle", "");
     assert!(made("byhand"));
-    let asks = || stage.sandbox.processes().iter().any(|p| p.argv.get(1).is_some_and(|a| a == "__ask"));
+    let asks = || stage.sandbox.processes().iter().any(|p| p.argv.get(1).is_some_and(|a| a == "__hook"));
     wait_until("nobody asks any more", DEADLINE, || !asks());
     let refused = stage.sandbox.world().run(&stage.lariat().args(["approve", handle(&launched)]));
     assert_eq!(refused.code(), 3, "{}", refused.stderr);
@@ -249,4 +249,25 @@ fn killed_in_mid_turn_and_rebooted_they_go_on_in_the_same_conversation() {
     let row = stage.look().row(id(&other));
     assert_eq!(row.status(), "stopped", "what a person ended stays ended");
     assert_eq!(stage.look().rows.len(), 3, "no session has been doubled");
+}
+
+#[test]
+fn after_clear_the_handle_answers_for_the_new_session() {
+    let stage = Stage::new("clear-launched");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["claude", "-p", "first words"]);
+    stage.until("idle", "");
+    let terminal = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
+    terminal.wait_for_text("first words", DEADLINE);
+    terminal.submit("/clear", DEADLINE);
+    let new = stage.until_look("another session", |look| {
+        look.rows.iter().find(|r| r.id() != id(&launched) && r.0["handle"] == launched["handle"]).cloned()
+    });
+    assert_eq!(new.0["pid"], launched["pid"]);
+    let told = act(&stage, &["send", handle(&launched), "second words", "--wait", "--json"]);
+    assert_eq!(told["id"], new.0["id"], "{told}");
+    act(&stage, &["kill", handle(&launched), "--json"]);
+    let row = stage.look().row(new.id());
+    assert_eq!((row.status(), &row.0["handle"]), ("stopped", &launched["handle"]));
+    assert_eq!(stage.look().row(id(&launched)).status(), "done");
 }

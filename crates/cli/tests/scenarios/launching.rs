@@ -329,7 +329,7 @@ fn asking_again_changes_no_word_and_the_handle_answers_for_ever() {
 }
 
 #[test]
-fn a_session_left_with_clear_is_not_its_process_any_more() {
+fn after_clear_the_handle_goes_with_the_process() {
     let sandbox = with_agents("moved");
     let claude = crate::claude_store::ClaudeStore::of(&sandbox);
     let launched = launch(&sandbox, &["claude"]);
@@ -341,9 +341,16 @@ fn a_session_left_with_clear_is_not_its_process_any_more() {
     let seen = list(&sandbox);
     seen.expect(old, "done", None);
     seen.expect(&newer, "working", Some(pid(&launched)));
-    let told = ask(&sandbox, &["kill", handle, "--json"]);
+    assert_eq!((&seen.session(&newer)["handle"], &seen.session(old)["handle"]), (&launched["handle"], &Value::Null));
+    // The old one has ended: ending it harms nobody.
+    let told = ask(&sandbox, &["kill", old, "--json"]);
     assert_eq!((told.code(), &told.json()["outcome"]), (0, &json!("gone")));
     assert!(alive(&sandbox, pid(&launched)));
+    let told = ask(&sandbox, &["kill", handle, "--json"]);
+    assert_eq!((told.code(), &told.json()["outcome"]), (0, &json!("stopped")), "{}", told.stderr);
+    assert!(!alive(&sandbox, pid(&launched)));
+    list(&sandbox).expect(&newer, "stopped", None);
+    assert_eq!(list(&sandbox).session(&newer)["handle"], launched["handle"], "for good");
 }
 
 #[test]
