@@ -381,6 +381,12 @@ pub struct Send {
     /// Wait for the end of the turn and print the reply
     #[arg(long)]
     pub wait: bool,
+    /// If it is at work or waits for an answer, hold the text back and type it when it stands at its prompt
+    #[arg(long, visible_alias = "queue")]
+    pub when_idle: bool,
+    /// Type a text with the same key only once
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
     /// How long the transcript may take to show it
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "15s")]
     pub timeout: Duration,

@@ -33,7 +33,8 @@ use crate::records::{self, Wish};
 
 /// The argument that makes `lariat` hear what an agent's hook tells.
 pub const VERB: &str = "__hook";
-const FOLDER: &str = "asks";
+/// Where requests lie in a session's folder.
+pub const FOLDER: &str = "asks";
 const LARGEST: u64 = 16 << 20;
 /// How long an agent that shows no question must go on showing none.
 const WITHDRAWN: Duration = Duration::from_secs(3);

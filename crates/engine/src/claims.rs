@@ -18,6 +18,7 @@ use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 
 use crate::list::{Question, list};
+use crate::records;
 
 /// A claim that a person made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -199,6 +200,7 @@ pub fn claim(
     durable::make_folder(&folder).map_err(files)?;
     let text = serde_json::to_string(&claim).map_err(|e| files(e.into()))?;
     durable::put(&folder, &name(place), text.as_bytes()).map_err(files)?;
+    records::tell(places, "lock", &claim.path, format!("held by {} until {}", claim.by, claim.until));
     Ok(claim)
 }
 
@@ -215,5 +217,6 @@ pub fn release(question: &Question, path: &Path) -> Result<Claim, ClaimError> {
     let claim = found.ok_or_else(|| ClaimError::NotHeld(path.to_owned()))?;
     #[expect(clippy::disallowed_methods, reason = "a claim that its person gives up")]
     std::fs::remove_file(folder.join(name(claim.place))).and_then(|()| durable::sync(&folder)).map_err(files)?;
+    records::tell(places, "unlock", &claim.path, format!("given up; it was held by {}", claim.by));
     Ok(claim)
 }

@@ -166,7 +166,8 @@ fn type_in(question: &Question, started: &Started, folder: &Path, prompt: &str) 
         let session = answer.listing.sessions.into_iter().find(|s| s.id.raw() == started.id());
         let session = session.filter(|s| s.live != Some(false)).ok_or("it has ended")?;
         if send::takes_prompts(&session) {
-            let sent = send::send(question, &session, &launched, prompt, start::PATIENCE);
+            let message = send::Message { text: prompt, key: None, patience: start::PATIENCE };
+            let sent = send::send(question, &session, &launched, message);
             return sent.map(drop).map_err(|e| e.to_string());
         }
         if began.elapsed() > start::PATIENCE || session.status == Status::Waiting {

@@ -14,6 +14,7 @@ use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;
 use lariat_sys::scan::Table;
 
+use crate::ask;
 use crate::launched::{self, Record};
 use crate::records::{Wish, Wishes};
 use crate::stop::is_unfinished;
@@ -165,6 +166,8 @@ pub fn list(question: Question) -> Answer {
         });
         take(report, &mut answer);
     }
+    let running = shared.launched.by_id.values().filter(|l| l.exit.is_none());
+    answer.watch.extend(running.map(|l| l.folder.join(ask::FOLDER)));
     shared.add_unrecorded(&mut answer.listing);
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
     answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));

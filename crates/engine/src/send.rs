@@ -5,8 +5,12 @@
 //! The text is pasted (bracketed, so that no newline in it submits early) and
 //! then submitted by a key of its own. That the bytes went out means nothing:
 //! it is sent when the agent's own transcript shows it. Nothing is ever typed
-//! into a session that waits for an answer: the first letter of a prompt could
-//! grant a permission.
+//! into a session that waits for an answer, nor into one at work, which may begin
+//! to ask at any moment: the first letter of a prompt could grant a permission.
+//!
+//! A prompt with a key is typed at most once. That it is about to be typed is on
+//! record before the first letter; who asks again with the same key is told what
+//! became of it.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,15 +18,22 @@ use std::time::{Duration, Instant};
 use lariat_adapters::talk::Speaker;
 use lariat_core::{Session, Status};
 use lariat_shim::client::{Client, ClientError};
+use lariat_shim::record;
 use lariat_shim::start::{self, StartError};
+use lariat_sys::durable;
+use serde::{Deserialize, Serialize};
 
 use crate::launched::Launched;
 use crate::list::{Question, list};
 use crate::peek;
+use crate::records::folder_name;
 
 /// Between a paste and the key that submits it: programs take keys that come
 /// with a paste for part of it.
 const PAUSE: Duration = Duration::from_millis(120);
+
+/// Where keys lie in a session's folder.
+const SENT: &str = "sent";
 
 /// Why nothing was sent, or not for sure.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +47,12 @@ pub enum SendError {
     /// It was typed, and the agent does not show it.
     #[error("it was typed, but its transcript does not show it after {0:?}; `lariat attach` shows why")]
     Stalled(Duration),
+    /// The key was used for something else.
+    #[error("the key '{0}' was used for another text, so nothing was typed")]
+    OtherText(String),
+    /// It was typed once, and the agent does not show it.
+    #[error("it was typed before under the key '{0}', and its transcript does not show it; nothing was typed again")]
+    Typed(String),
     /// The shim cannot be reached.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -63,35 +80,73 @@ pub fn takes_prompts(session: &Session) -> bool {
     session.status == Status::Idle || session.status == Status::Starting && session.agent == "codex"
 }
 
+/// What to type.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// The same key, the same message.
+    pub key: Option<&'a str>,
+    /// How long the transcript may take to show it.
+    pub patience: Duration,
+}
+
+/// A message that is about to be typed, or was.
+#[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Begun {
+    key: String,
+    text: String,
+    /// Where the transcript ended before.
+    offset: u64,
+}
+
 /// Types a prompt; returns when the agent's transcript shows it, with where the
 /// transcript ended before.
 pub fn send(
     question: &Question,
     session: &Session,
     launched: &Launched,
-    text: &str,
-    patience: Duration,
+    message: Message<'_>,
 ) -> Result<u64, SendError> {
+    // Only what ends a paste could break out of it.
+    let text: String = message.text.chars().filter(|c| *c != '\x1b').collect();
+    let offset = session.transcript.as_ref().and_then(|t| t.metadata().ok()).map_or(0, |m| m.len());
+    if let Some(key) = message.key {
+        let before: Option<Begun> = record::read(&launched.folder.join(SENT), &file_of(key)).ok().flatten();
+        match before {
+            Some(before) if before.text != text => return Err(SendError::OtherText(key.to_owned())),
+            Some(before) if shows(question, session, before.offset, &text) => return Ok(before.offset),
+            Some(_) => return Err(SendError::Typed(key.to_owned())),
+            None => {}
+        }
+    }
     match session.status {
         _ if takes_prompts(session) => {}
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }
-    let before = session.transcript.as_ref().and_then(|t| t.metadata().ok()).map_or(0, |m| m.len());
     let client = connect(launched)?;
-    // Only what ends a paste could break out of it.
-    let text: String = text.chars().filter(|c| *c != '\x1b').collect();
+    if let Some(key) = message.key {
+        let folder = launched.folder.join(SENT);
+        durable::make_folder(&folder)?;
+        let begun = Begun { key: key.to_owned(), text: text.clone(), offset };
+        durable::put(&folder, &file_of(key), serde_json::to_string(&begun).map_err(io::Error::from)?.as_bytes())?;
+    }
     client.input(format!("\x1b[200~{text}\x1b[201~").as_bytes())?;
     std::thread::sleep(PAUSE);
     client.input(b"\r")?;
     let began = Instant::now();
-    while began.elapsed() < patience {
-        if shows(question, session, before, &text) {
-            return Ok(before);
+    while began.elapsed() < message.patience {
+        if shows(question, session, offset, &text) {
+            return Ok(offset);
         }
         std::thread::sleep(Duration::from_millis(25));
     }
-    Err(SendError::Stalled(patience))
+    Err(SendError::Stalled(message.patience))
+}
+
+fn file_of(key: &str) -> String {
+    format!("{}.json", folder_name(key))
 }
 
 /// Whether the transcript shows this prompt since an offset.

@@ -6,8 +6,9 @@ use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
 use lariat_core::{Status, Untrusted};
 use lariat_engine::list;
+use lariat_engine::list::Answer;
 use lariat_engine::peek;
-use lariat_engine::send::{self, SendError};
+use lariat_engine::send::{self, Message, SendError};
 use serde::Serialize;
 
 use crate::Done;
@@ -33,16 +34,21 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     if text.trim().is_empty() {
         return Err(Failure::Usage("nothing to send".into()));
     }
-    let (answer, at) = find(&args.target, common)?;
+    let (mut answer, mut at) = find(&args.target, common)?;
+    if args.when_idle {
+        (answer, at) = until_it_listens(answer, at, common)?;
+    }
     let session = &answer.listing.sessions[at];
     let launched = attach::held(session, common)?;
     let all = question(common, Scope::All);
-    let sent = send::send(&all, session, &launched, text.trim_end(), args.timeout);
+    let message = Message { text: text.trim_end(), key: args.key.as_deref(), patience: args.timeout };
+    let sent = send::send(&all, session, &launched, message);
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
-        Err(SendError::Stalled(_)) => ("stalled", 4),
+        Err(SendError::Stalled(_) | SendError::Typed(_)) => ("stalled", 4),
+        Err(SendError::OtherText(_)) => ("refused", 3),
         Err(_) => ("failed", 1),
     };
     let offset = *sent.as_ref().unwrap_or(&0);
@@ -62,6 +68,20 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         out.line(format_args!("sent to {}", session.id.row()))?;
     }
     Ok(code)
+}
+
+/// Waits until a session stands at its prompt, or has ended.
+fn until_it_listens(mut answer: Answer, mut at: usize, common: &Common) -> Result<(Answer, usize), Failure> {
+    let id = answer.listing.sessions[at].id.clone();
+    loop {
+        let session = &answer.listing.sessions[at];
+        if send::takes_prompts(session) || session.live == Some(false) {
+            return Ok((answer, at));
+        }
+        answer = ls::next(&answer, &mut || list(question(common, Scope::All)), None)?;
+        let found = answer.listing.sessions.iter().position(|s| s.id == id);
+        at = found.ok_or_else(|| Failure::Usage(format!("{} is not there any more", id.row())))?;
+    }
 }
 
 /// Waits for the end of the turn that was sent; how the session is then, and what

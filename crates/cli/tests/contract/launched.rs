@@ -104,7 +104,7 @@ fn codex_shows_its_id_with_a_terminal_and_without() {
 }
 
 #[test]
-fn what_is_sent_arrives_and_nothing_is_typed_into_a_question() {
+fn s40_what_is_sent_arrives_and_nothing_is_typed_into_a_question() {
     let stage = Stage::new("send");
     let _claude = Claude::install(&stage.sandbox, &stage.model);
     let launched = launch(&stage, &["claude", "--", "--permission-mode", "manual"]);
@@ -120,6 +120,17 @@ fn what_is_sent_arrives_and_nothing_is_typed_into_a_question() {
     assert_eq!((output.code(), &output.json()["outcome"]), (3, &"blocked".into()));
     assert!(!stage.sandbox.work().join("made").exists());
     stage.until("waiting", "permission: Bash touch made");
+    // Held back, it is delivered later, and once.
+    let held = ["send", handle(&launched), "a later word", "--when-idle", "--key", "k1", "--wait", "--json"];
+    let held = stage.sandbox.spawn(&stage.lariat().args(held));
+    act(&stage, &["approve", handle(&launched), "--json"]);
+    let told = held.output(DEADLINE).json();
+    assert!(told["reply"].as_str().is_some_and(|r| r.contains("a later word")), "{told}");
+    act(&stage, &["send", handle(&launched), "a later word", "--key", "k1", "--json"]);
+    let other = stage.sandbox.world().run(&stage.lariat().args(["send", handle(&launched), "else", "--key", "k1"]));
+    assert_eq!(other.code(), 3, "{}", other.stderr);
+    let said = stage.model.prompts();
+    assert_eq!(said.iter().filter(|p| p.contains("a later word")).count(), 1, "{said:?}");
     act(&stage, &["kill", handle(&launched), "--json"]);
 }
 
