@@ -7,10 +7,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use lariat_core::{Fact, Observation, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
 use lariat_sys::file;
 use lariat_sys::scan::{Process, Table};
+
+use crate::settings::Settings;
 
 /// Where things are: read once from the environment, then passed along.
 #[derive(Clone, Debug)]
@@ -78,10 +81,14 @@ pub enum Scope {
 pub struct Look<'a> {
     /// Where things are.
     pub places: &'a Places,
+    /// What a person has set.
+    pub settings: &'a Settings,
     /// The process table, or why it could not be read.
     pub table: Result<&'a Table, &'a str>,
     /// Now.
     pub now: Time,
+    /// How long a look may stand still.
+    pub deadline: Duration,
     /// How much is asked for.
     pub scope: Scope,
     /// Counts the files looked at: a store that takes long but moves on is slow,
@@ -110,6 +117,9 @@ pub struct About {
     pub cost_usd: Option<f64>,
     pub tool: Option<String>,
     pub parent: Option<String>,
+    pub host: Option<String>,
+    /// Which of a gateway's runs of it is open (`core::Session::start`).
+    pub run: Option<u64>,
 }
 
 /// One session as an adapter saw it.
@@ -142,6 +152,10 @@ pub struct Report {
     pub hidden: usize,
     /// Paths whose change may change the answer.
     pub watch: Vec<PathBuf>,
+    /// The answer may change without any hint.
+    pub unhinted: bool,
+    /// Somebody who should have been asked did not answer.
+    pub partial: bool,
 }
 
 /// A process tied to a session, with the evidence.

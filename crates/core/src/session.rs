@@ -107,7 +107,7 @@ pub struct Session {
     #[serde(skip)]
     pub transcript: Option<PathBuf>,
     /// When its process started, in clock ticks since boot: with the PID, which
-    /// process that is.
+    /// process that is. Without a PID, which of a gateway's runs of it is open.
     #[serde(skip)]
     pub start: Option<u64>,
     /// Its process is a server that others depend on too.

@@ -13,7 +13,7 @@ use lariat_sys::process::Identity;
 use lariat_sys::{clock, file};
 
 use crate::launched::Launched;
-use crate::records::{Wish, Wishes};
+use crate::records::{Wish, Wishes, folder_name};
 
 /// How long what has ended is kept.
 pub const RETAIN: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -39,7 +39,7 @@ pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
         .into_iter()
         .filter_map(|entry| {
             let folder = sessions.join(&entry.name);
-            let wish = wishes.by_id.values().find(|w| w.id.replace(':', "-") == entry.name);
+            let wish = wishes.by_id.values().find(|w| folder_name(&w.id) == entry.name);
             let last = match Launched::read(&folder) {
                 Ok(Some(launched)) => {
                     let id = launched.record.native_id.as_ref().map(|n| format!("{}:{n}", launched.record.agent));

@@ -327,6 +327,7 @@ fn wish_to_run(adapter: &'static dyn Adapter, native_id: &str, shim: Option<&Shi
         intent: Intent { want: Want::Run, generation: 1, at: Time(clock::now_ms()), found_live: true, until: None },
         verb: "launch".into(),
         process: shim.map(|s| s.agent.clone()),
+        run: None,
     }
 }
 
