@@ -120,7 +120,7 @@ impl Settings {
 }
 
 fn warning(places: &Places, path: &Path, error: String) -> Warning {
-    Warning { adapter: "lariat", path: Some(places.shown(path)), error: Untrusted::new(error), last_ok: None }
+    Warning { adapter: "settings", path: Some(places.shown(path)), error: Untrusted::new(error), last_ok: None }
 }
 
 /// What is wrong in a file, each with its line.
@@ -317,7 +317,7 @@ fn from_env(places: &Places, warnings: &mut Vec<Warning>) -> Option<Gateway> {
         }
         Err(why) => {
             let error = Untrusted::new(why.replacen("url", URL, 1));
-            warnings.push(Warning { adapter: "lariat", path: None, error, last_ok: None });
+            warnings.push(Warning { adapter: "settings", path: None, error, last_ok: None });
             None
         }
     }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use lariat_core::Untrusted;
 use serde_json::json;
 use tungstenite::error::{CapacityError, ProtocolError};
 use tungstenite::protocol::WebSocketConfig;
@@ -77,6 +78,15 @@ pub struct Line<'a> {
     pub version: String,
 }
 
+impl Drop for Line<'_> {
+    /// Takes leave, without waiting for an answer.
+    fn drop(&mut self) {
+        self.socket.get_mut().until = Instant::now() + Duration::from_millis(100);
+        let _ = self.socket.close(None);
+        let _ = self.socket.flush();
+    }
+}
+
 /// What to do about it, in a sentence.
 pub type Trouble = String;
 
@@ -129,7 +139,7 @@ impl<'a> Line<'a> {
         let (version, protocol, granted) = self.ask("connect", &params, |hello| {
             let granted: Vec<String> =
                 hello.get("auth").get("scopes").items().filter_map(|s| s.str().map(str::to_owned)).collect();
-            let version = hello.get("server").get("version").str().unwrap_or("unknown").to_owned();
+            let version = shown(hello.get("server").get("version").str().unwrap_or("unknown"));
             (version, hello.get("protocol").u64(), granted)
         })?;
         if protocol != Some(PROTOCOL) {
@@ -138,7 +148,7 @@ impl<'a> Line<'a> {
         }
         // A gateway may accept the token and grant nothing.
         if let Some(lacking) = scopes.iter().find(|s| !granted.iter().any(|g| g == *s)) {
-            let has = if granted.is_empty() { "none".to_owned() } else { granted.join(", ") };
+            let has = if granted.is_empty() { "none".to_owned() } else { shown(&granted.join(", ")) };
             return Err(format!("it accepts the token but grants no {lacking} (granted: {has}); {REMOTE}"));
         }
         self.version = version;
@@ -188,7 +198,8 @@ impl<'a> Line<'a> {
                 Message::Text(text) => text,
                 Message::Binary(_) => return Err(garbled("bytes instead of text")),
                 Message::Close(frame) => {
-                    let how = frame.map_or_else(String::new, |f| format!(" ({} {})", u16::from(f.code), f.reason));
+                    let how =
+                        frame.map_or_else(String::new, |f| format!(" ({} {})", u16::from(f.code), shown(&f.reason)));
                     return Err(format!("it hung up{how}; look again in a moment"));
                 }
                 _ => continue,
@@ -271,6 +282,11 @@ fn resolve(gateway: &Gateway, until: Instant) -> Result<Vec<SocketAddr>, Trouble
     }
 }
 
+/// A text of the gateway's, as part of a sentence of ours.
+fn shown(text: &str) -> String {
+    Untrusted::new(text).row_within(200)
+}
+
 fn late(patience: Duration) -> Trouble {
     format!("it did not answer within {:.1} s", patience.as_secs_f32())
 }
@@ -308,9 +324,9 @@ fn told(error: &Error, patience: Duration) -> Trouble {
 /// What a gateway's refusal means, by its code and never by its words.
 fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
     let details = error.get("details");
-    let code = details.get("code").some_str().or(error.get("code").some_str()).unwrap_or("no code");
+    let code = shown(details.get("code").some_str().or(error.get("code").some_str()).unwrap_or("no code"));
     let place = token::place(&gateway.token);
-    match code {
+    match code.as_str() {
         "AUTH_TOKEN_MISMATCH" | "AUTH_PASSWORD_MISMATCH" => {
             format!("it refuses the token of {place} ({code}); put the gateway's own there")
         }
@@ -318,7 +334,7 @@ fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
             format!("it wants a token ({code}) and has {place}; name token_file or token_env in the settings")
         }
         "PAIRING_REQUIRED" => {
-            let request = details.get("requestId").str().unwrap_or("ID");
+            let request = shown(details.get("requestId").str().unwrap_or("ID"));
             format!("it wants this client approved ({code}): openclaw devices approve {request}; or {REMOTE}")
         }
         "PROTOCOL_MISMATCH" => {
@@ -327,11 +343,11 @@ fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
             format!("it speaks {theirs} ({code}); this lariat speaks {PROTOCOL}")
         }
         "MISSING_SCOPE" => {
-            let scope = details.get("missingScope").str().unwrap_or("a scope");
+            let scope = shown(details.get("missingScope").str().unwrap_or("a scope"));
             format!("it grants no {scope} for {method} ({code}); {REMOTE}")
         }
         code => {
-            let message = error.get("message").str().unwrap_or("without a reason");
+            let message = shown(error.get("message").str().unwrap_or("without a reason"));
             format!("it refuses {method} ({code}): {message}")
         }
     }
