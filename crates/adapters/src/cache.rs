@@ -191,12 +191,17 @@ fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Readi
 /// Writes one of the two files: shards, then the index, then the foot. Not
 /// durable on purpose, but never half a file: another lariat may read it now.
 fn write<'a, F: Fold + 'a>(path: &Path, kept: impl Iterator<Item = Kept<'a, F>>) -> io::Result<()> {
+    replace(path, |file| write_shards(file, kept))
+}
+
+/// Puts a file of the cache into its place, or leaves it as it was.
+pub(crate) fn replace(path: &Path, fill: impl FnOnce(std::fs::File) -> io::Result<()>) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         use std::os::unix::fs::DirBuilderExt as _;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let written = std::fs::File::create(&temporary).and_then(|file| write_shards(file, kept));
+    let written = std::fs::File::create(&temporary).and_then(fill);
     #[expect(clippy::disallowed_methods, reason = "the one cache write")]
     let written = written.and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {

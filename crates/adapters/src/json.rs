@@ -380,6 +380,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// `true` or `false`.
+    pub fn bool(&self) -> Option<bool> {
+        match self.node()?.kind {
+            Kind::Bool(is) => Some(is),
+            _ => None,
+        }
+    }
+
     /// Whether it is `true`.
     pub fn is_true(&self) -> bool {
         matches!(self.node().map(|n| n.kind), Some(Kind::Bool(true)))

@@ -12,7 +12,10 @@ pub mod claude;
 pub mod codex;
 pub mod json;
 pub mod look;
+pub mod openclaw;
 pub mod reader;
+pub mod remote;
+pub mod settings;
 pub mod store;
 pub mod talk;
 pub mod tool;
@@ -79,6 +82,10 @@ pub trait Adapter: Send + Sync {
     /// The transcript that holds what came before a forked one, and how much
     /// of it counts.
     fn before(&self, _places: &Places, _transcript: &Path) -> Option<(PathBuf, u64)> {
+        None
+    }
+    /// The way to its gateways, if those run its sessions.
+    fn remote(&self) -> Option<&'static dyn remote::Remote> {
         None
     }
 }
@@ -176,7 +183,7 @@ pub fn new_uuid() -> io::Result<String> {
 
 /// Every adapter.
 pub fn all() -> Vec<&'static dyn Adapter> {
-    vec![&claude::Claude, &codex::Codex]
+    vec![&claude::Claude, &codex::Codex, &openclaw::OpenClaw]
 }
 
 /// The adapter of this name, or of what other tools call it.

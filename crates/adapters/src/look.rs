@@ -7,10 +7,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use lariat_core::{Fact, Observation, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
 use lariat_sys::file;
 use lariat_sys::scan::{Process, Table};
+
+use crate::settings::Settings;
 
 /// Where things are: read once from the environment, then passed along.
 #[derive(Clone, Debug)]
@@ -25,6 +28,12 @@ pub struct Places {
     pub cache: Option<PathBuf>,
     /// Our records.
     pub state: PathBuf,
+    /// Our settings.
+    pub settings: PathBuf,
+    /// The gateway that OpenClaw's own variable names (`OPENCLAW_GATEWAY_URL`).
+    pub gateway_url: Option<String>,
+    /// Whether there is a token for it (`OPENCLAW_GATEWAY_TOKEN`).
+    pub gateway_token: bool,
 }
 
 impl Places {
@@ -40,6 +49,9 @@ impl Places {
             codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
             state,
+            settings: base("XDG_CONFIG_HOME", ".config").join("lariat/config.toml"),
+            gateway_url: var("OPENCLAW_GATEWAY_URL").and_then(|v| v.into_os_string().into_string().ok()),
+            gateway_token: var("OPENCLAW_GATEWAY_TOKEN").is_some(),
             home,
         }
     }
@@ -74,10 +86,14 @@ pub enum Scope {
 pub struct Look<'a> {
     /// Where things are.
     pub places: &'a Places,
+    /// What a person has set.
+    pub settings: &'a Settings,
     /// The process table, or why it could not be read.
     pub table: Result<&'a Table, &'a str>,
     /// Now.
     pub now: Time,
+    /// How long a look may stand still.
+    pub deadline: Duration,
     /// How much is asked for.
     pub scope: Scope,
     /// Counts the files looked at: a store that takes long but moves on is slow,
@@ -106,6 +122,9 @@ pub struct About {
     pub cost_usd: Option<f64>,
     pub tool: Option<String>,
     pub parent: Option<String>,
+    pub host: Option<String>,
+    /// Which of a gateway's runs of it is open (`core::Session::start`).
+    pub run: Option<u64>,
 }
 
 /// One session as an adapter saw it.
@@ -138,6 +157,10 @@ pub struct Report {
     pub hidden: usize,
     /// Paths whose change may change the answer.
     pub watch: Vec<PathBuf>,
+    /// The answer may change without any hint.
+    pub unhinted: bool,
+    /// Somebody who should have been asked did not answer.
+    pub partial: bool,
 }
 
 /// A process tied to a session, with the evidence.

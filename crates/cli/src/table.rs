@@ -104,8 +104,10 @@ pub fn rows(sessions: &[Box<Session>], now: Time, home: &str, out: &Out) -> Vec<
 
 // id, reason, agent, title, age, place, tokens
 fn cells(s: &Session, now: Time, home: &str) -> [String; CELLS] {
-    let native = s.native_id.raw();
-    let id = s.handle.clone().unwrap_or_else(|| native.get(..8).unwrap_or(native).to_owned());
+    let id = s.handle.clone().unwrap_or_else(|| {
+        let tail = lariat_engine::target::tail(s.native_id.raw());
+        Untrusted::new(tail.chars().take(8).collect::<String>()).row()
+    });
     let reason = match s.status {
         Status::Waiting | Status::Working | Status::Unknown => s.reason.row(),
         Status::Idle if s.reason.raw() == "turn over" => "idle".into(),

@@ -107,7 +107,7 @@ pub struct Session {
     #[serde(skip)]
     pub transcript: Option<PathBuf>,
     /// When its process started, in clock ticks since boot: with the PID, which
-    /// process that is.
+    /// process that is. Without a PID, which of a gateway's runs of it is open.
     #[serde(skip)]
     pub start: Option<u64>,
     /// Its process is a server that others depend on too.
@@ -159,7 +159,8 @@ pub struct Unbound {
 /// Something that could not be read or asked; it never hides the rest.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Warning {
-    /// The adapter, or `lariat` for our own files, or `process` for the scan.
+    /// The adapter, or `lariat` for our own records, `settings` for our settings, or
+    /// `process` for the scan.
     pub adapter: &'static str,
     /// The file it is about, if one.
     pub path: Option<Untrusted>,

@@ -123,7 +123,7 @@ fn moved(launched: Launched, native_id: String) -> io::Result<()> {
     launched.move_on(&native_id)?;
     let intent = Intent { want: Want::Run, generation: 1, at: Time(clock::now_ms()), found_live: true, until: None };
     let process = launched.shim.map(|s| s.agent);
-    records::put_in(&launched.folder, &Wish { id, intent, verb: "launch".into(), process })
+    records::put_in(&launched.folder, &Wish { id, intent, verb: "launch".into(), process, run: None })
 }
 
 fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {

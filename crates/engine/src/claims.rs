@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::{Places, Scope};
-use lariat_core::{Time, Untrusted, Warning};
+use lariat_core::{Observation, Session, Time, Untrusted, Warning, Witness};
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,8 @@ pub fn guard(places: &Places) -> io::Result<File> {
 pub fn holders(question: &Question) -> (Vec<Holder>, Vec<Warning>) {
     let answer = list(Question { scope: Scope::Live, ..question.clone() });
     let mut warnings = answer.listing.warnings;
-    let sessions = answer.listing.sessions.iter().filter(|s| s.live != Some(false)).filter_map(|s| {
+    let living = answer.listing.sessions.iter().filter(|s| s.live != Some(false) && is_here_and_now(s));
+    let sessions = living.filter_map(|s| {
         let name = s.handle.clone().unwrap_or_else(|| s.id.raw().to_owned());
         Some(Holder {
             path: real(Path::new(s.cwd.as_ref()?.raw())),
@@ -100,6 +101,13 @@ pub fn holders(question: &Question) -> (Vec<Holder>, Vec<Warning>) {
     }));
     holders.sort_by(|a, b| (&a.path, &a.who).cmp(&(&b.path, &b.who)));
     (holders, warnings)
+}
+
+/// A directory of another machine is none of ours, and what a gateway said before
+/// it fell silent decides nothing.
+fn is_here_and_now(session: &Session) -> bool {
+    let told_by_gateway = |(_, o): &(_, Observation)| o.witness == Witness::Gateway;
+    session.host.is_none() && (session.live.is_some() || !session.because.iter().any(told_by_gateway))
 }
 
 fn real(path: &Path) -> PathBuf {

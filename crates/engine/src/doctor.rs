@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::remote::{Remote, Standing};
+use lariat_core::Warning;
 use lariat_sys::process::Identity;
 use lariat_sys::scan::Table;
 use lariat_sys::{file, locks};
@@ -40,7 +42,10 @@ pub fn examine(question: Question) -> Vec<Check> {
     let mut checks = Vec::new();
     for adapter in lariat_adapters::all() {
         checks.push(installed(adapter.name(), adapter.programs()));
-        checks.push(store(adapter.name(), adapter.store(&question.places)));
+        match adapter.remote() {
+            Some(remote) => checks.extend(gateways(adapter.name(), remote, &question)),
+            None => checks.push(store(adapter.name(), adapter.store(&question.places))),
+        }
     }
     checks.extend(kernel());
     checks.push(cache(&question.places));
@@ -69,6 +74,20 @@ fn store(agent: &str, path: PathBuf) -> Check {
         }
         Err(e) => check(format!("{agent} store"), Health::Bad, format!("{shown}: {e}; its sessions are not seen")),
     }
+}
+
+fn gateways(agent: &str, remote: &dyn Remote, question: &Question) -> Vec<Check> {
+    let what = format!("{agent} gateway");
+    let found = remote.standing(&question.places, question.deadline);
+    if found.is_empty() {
+        let settings = question.places.shown(&question.places.settings).row();
+        return vec![check(what, Health::Lacking, format!("none is set; [[gateway]] in {settings} names one"))];
+    }
+    let one = |standing: Standing| match standing.found {
+        Ok(said) => check(&what, Health::Good, format!("{}: {said}", standing.gateway)),
+        Err(why) => check(&what, Health::Bad, format!("{}: {why}; its sessions are unknown", standing.gateway)),
+    };
+    found.into_iter().map(one).collect()
 }
 
 fn kernel() -> Vec<Check> {
@@ -121,7 +140,8 @@ fn reading(question: Question) -> Vec<Check> {
     let answer = list(Question { scope: Scope::All, ..question });
     let count = answer.listing.sessions.len();
     let mut checks = vec![check("sessions", Health::Good, format!("{count} found"))];
-    for warning in answer.listing.warnings {
+    let asked = |w: &Warning| lariat_adapters::all().iter().any(|a| a.name() == w.adapter && a.remote().is_some());
+    for warning in answer.listing.warnings.into_iter().filter(|w| !asked(w)) {
         let what = warning.path.map_or_else(|| warning.adapter.to_owned(), |p| p.row());
         checks.push(check(what, Health::Bad, warning.error.row()));
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::Adapter;
 use lariat_adapters::look::{Look, Places, Report, Scope, Sighting};
+use lariat_adapters::settings::Settings;
 use lariat_core::session::Hidden;
 use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;
@@ -50,7 +51,9 @@ pub struct Answer {
     pub listing: Listing,
     /// Paths whose change may change the answer.
     pub watch: Vec<PathBuf>,
-    /// An adapter was late or failed.
+    /// The answer may change without any hint.
+    pub unhinted: bool,
+    /// An adapter was late or failed, or a gateway did not answer.
     pub partial: bool,
 }
 
@@ -59,6 +62,7 @@ struct Shared {
     wishes: Wishes,
     launched: launched::All,
     question: Question,
+    settings: Settings,
     table: Result<Table, String>,
     now: Time,
 }
@@ -113,6 +117,8 @@ impl Shared {
     fn look<'a>(&'a self, steps: &'a AtomicUsize, judge: &'a Judge<'a>) -> Look<'a> {
         Look {
             places: &self.question.places,
+            settings: &self.settings,
+            deadline: self.question.deadline,
             table: self.table.as_ref().map_err(String::as_str),
             now: self.now,
             scope: self.question.scope,
@@ -129,11 +135,12 @@ pub fn list(question: Question) -> Answer {
     let deadline = question.deadline;
     let wishes = Wishes::read(&question.places);
     let launched = launched::All::read(&question.places);
+    let settings = Settings::read(&question.places);
     let mut question = question;
     if launched.any_cut_off() {
         question.scope = Scope::All; // what was cut off is shown, and is among the ended
     }
-    let shared = Arc::new(Shared { wishes, launched, question, table, now });
+    let shared = Arc::new(Shared { wishes, launched, question, settings, table, now });
     let mut answer = Answer {
         listing: Listing {
             schema: 1,
@@ -144,9 +151,10 @@ pub fn list(question: Question) -> Answer {
             hidden: Hidden::default(),
         },
         watch: Vec::new(),
+        unhinted: false,
         partial: false,
     };
-    let ours = shared.wishes.warnings.iter().chain(&shared.launched.warnings);
+    let ours = shared.wishes.warnings.iter().chain(&shared.launched.warnings).chain(&shared.settings.warnings);
     answer.listing.warnings.extend(ours.cloned());
     if let Err(error) = &shared.table {
         answer.partial = true;
@@ -238,6 +246,8 @@ fn take(report: Report, answer: &mut Answer) {
     listing.warnings.extend(report.warnings);
     listing.hidden.ended += report.hidden;
     answer.watch.extend(report.watch);
+    answer.unhinted |= report.unhinted;
+    answer.partial |= report.partial;
 }
 
 fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, now: Time) -> Box<Session> {
@@ -257,7 +267,7 @@ fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, no
         native_id: Untrusted::new(s.native_id),
         handle: None,
         name: text(a.name),
-        host: None,
+        host: a.host,
         status: verdict.status,
         reason: verdict.reason,
         live: verdict.live,
@@ -280,7 +290,7 @@ fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, no
         parent: text(a.parent),
         because,
         transcript: s.transcript,
-        start: s.process.map(|p| p.start),
+        start: s.process.map(|p| p.start).or(a.run),
         shared: s.shared,
     });
     if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use lariat_adapters::look::Places;
 use lariat_adapters::talk::{self, Said, Speaker, Talk};
 use lariat_adapters::{Adapter, all};
+use lariat_core::Session;
 
 /// The last `replies` replies of a session, and what else was said since the
 /// first of them.
@@ -22,21 +23,41 @@ pub fn last_replies(agent: &str, places: &Places, transcript: &Path, replies: us
         let before = talk::last(&base, adapter.language(), Some(end), |said| count(said) > missing)?;
         talk.said.splice(0..0, before.said);
     }
+    from_reply(&mut talk.said, replies);
+    Ok(talk)
+}
+
+/// The same of a session that a gateway runs; `None` if none does.
+pub fn last_replies_of_gateway(
+    session: &Session,
+    places: &Places,
+    replies: usize,
+) -> Option<Result<Vec<Said>, String>> {
+    const MESSAGES_PER_REPLY: usize = 40;
+    let remote = adapter(session.agent).ok()?.remote()?;
+    let talk = remote.talk(places, session.native_id.raw(), (replies + 1) * MESSAGES_PER_REPLY);
+    Some(talk.map(|mut said| {
+        from_reply(&mut said, replies);
+        said
+    }))
+}
+
+/// Leaves the last `replies` replies and what else was said since the first of them.
+fn from_reply(said: &mut Vec<Said>, replies: usize) {
     let mut left = replies;
-    let from = talk.said.iter().rposition(|s| {
+    let from = said.iter().rposition(|s| {
         left -= usize::from(s.who == Speaker::Agent && left > 0);
         left == 0 && s.who == Speaker::Agent
     });
     if let Some(from) = from.filter(|_| replies > 0) {
         // The prompt that was answered belongs to the answer.
         let from = if replies > 1 {
-            talk.said[..from].iter().rposition(|s| s.who == Speaker::Person).unwrap_or(from)
+            said[..from].iter().rposition(|s| s.who == Speaker::Person).unwrap_or(from)
         } else {
             from
         };
-        talk.said.drain(..from);
+        said.drain(..from);
     }
-    Ok(talk)
 }
 
 /// What was said since.

@@ -14,6 +14,7 @@ use lariat_core::{Intent, Time, Untrusted, Want, Warning};
 use lariat_shim::record::Process;
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
 const INTENT: &str = "intent.json";
 const LABEL: &str = "label.json";
@@ -31,6 +32,9 @@ pub struct Wish {
     pub verb: String,
     /// The process it was about.
     pub process: Option<Process>,
+    /// The gateway's run it was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
 }
 
 /// What a person calls a session, and whether it is to be kept, as stored.
@@ -125,12 +129,24 @@ pub fn put(places: &Places, wish: &Wish) -> io::Result<()> {
     put_in(&folder, wish)
 }
 
-/// The folder of a session that lariat did not launch: its id, with whatever a file
-/// name may not hold written out.
+/// The folder of a session that lariat did not launch. Gateways choose ids too,
+/// so only what is harmless in a name stays, no two ids share one, and none is
+/// too long.
 pub fn folder_name(id: &str) -> String {
-    let id = id.replacen(':', "-", 1);
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    id.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02x}") }).collect()
+    const LONGEST: usize = 200;
+    let (agent, rest) = id.split_once(':').unwrap_or(("", id));
+    let mut name = format!("{agent}-");
+    for byte in rest.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            odd => name.push_str(&format!("~{odd:02x}")),
+        }
+    }
+    if name.len() > LONGEST {
+        name.truncate(LONGEST);
+        name.push_str(&format!("~~{:032x}", xxh3_128(id.as_bytes())));
+    }
+    name
 }
 
 /// Stores what a person calls a session.
@@ -200,4 +216,24 @@ pub fn journal(places: &Places) -> io::Result<(Vec<Entry>, usize)> {
         }
     }
     Ok((entries, odd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_leads_out_of_its_folder_and_no_two_share_one() {
+        assert_eq!(folder_name("claude:1c80-aa"), "claude-1c80-aa");
+        let long = "x".repeat(1000);
+        let ids = ["o:agent:main:a:b", "o:agent:main:a-b", "o:../../x", "o:a/b", "o:a~2fb", "o:.", "o:", &long];
+        let mut names: Vec<String> = ids.iter().map(|id| folder_name(id)).collect();
+        names.push(folder_name(&format!("{long}y")));
+        for name in &names {
+            assert!(name.len() < 250 && !name.contains(['/', '.', '\0']) && !name.is_empty(), "{name}");
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), ids.len() + 1);
+    }
 }

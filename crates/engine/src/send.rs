@@ -53,6 +53,9 @@ pub enum SendError {
     /// It was typed once, and the agent does not show it.
     #[error("it was typed before under the key '{0}', and its transcript does not show it; nothing was typed again")]
     Typed(String),
+    /// Its gateway did not take it.
+    #[error("{0}")]
+    Gateway(String),
     /// The shim cannot be reached.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -98,6 +101,18 @@ struct Begun {
     text: String,
     /// Where the transcript ended before.
     offset: u64,
+}
+
+/// Gives a session that a gateway runs its next message; returns when the gateway
+/// has started a run of it. `None` if no gateway runs it.
+pub fn through_gateway(question: &Question, session: &Session, text: &str) -> Option<Result<(), SendError>> {
+    let remote = lariat_adapters::all().into_iter().find(|a| a.name() == session.agent)?.remote()?;
+    Some(match (session.live, session.status) {
+        (Some(true), Status::Waiting) => Err(SendError::Blocked(session.reason.row())),
+        (Some(true), status) => Err(SendError::Busy(status.word())),
+        (None, _) => Err(SendError::Gateway(format!("nothing was sent: {}", session.reason.row()))),
+        (Some(false), _) => remote.send(&question.places, session.native_id.raw(), text).map_err(SendError::Gateway),
+    })
 }
 
 /// Types a prompt; returns when the agent's transcript shows it, with where the

@@ -317,6 +317,7 @@ impl Start<'_> {
             intent: Intent { want: Want::Run, generation: self.generation, at, found_live: true, until: None },
             verb: self.verb.into(),
             process: shim.map(|s| s.agent.clone()),
+            run: None,
         }
     }
 }

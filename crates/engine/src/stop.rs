@@ -13,12 +13,16 @@
 //!
 //! Whoever crashes in between, the next verb that acts finishes the job
 //! ([`finish`]): the wish names the process it was about.
+//!
+//! A session that a gateway runs has no process: its open run is ended through
+//! the gateway, by `stop` and `kill` alike, and the wish names the run.
 
 use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
+use lariat_adapters::remote::Remote;
 use lariat_core::{Intent, Session, Time, Want};
 use lariat_shim::record::Process;
 use lariat_sys::clock;
@@ -82,6 +86,9 @@ pub enum StopError {
     /// The process could not be opened.
     #[error("process {0} could not be opened ({1}); nothing was signalled")]
     Open(u32, io::Error),
+    /// The gateway could not be made to end it.
+    #[error("{0}")]
+    Gateway(String),
 }
 
 /// Ends a session. `others` are all sessions: what belongs to them is spared.
@@ -102,6 +109,7 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
         let why = "a server that also holds other sessions holds it; end it from its own terminal";
         return Ok(Outcome::Refused(why.into()));
     }
+    let remote = remote(session).filter(|_| session.live == Some(true));
     let now = Time(clock::now_ms());
     let grace = if how.hard { Duration::ZERO } else { how.grace };
     let wish = Wish {
@@ -110,15 +118,16 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
             want: Want::Stop,
             generation,
             at: now,
-            found_live: held.is_some(),
+            found_live: held.is_some() || remote.is_some(),
             until: Some(Time(now.0 + millis(grace + AFTERMATH))),
         },
         verb: how.verb().into(),
         process: held.clone().map(Into::into),
+        run: session.start.filter(|_| remote.is_some()),
     };
     // Asking again to end what has ended changes nothing of why it ended.
     let known = wishes.by_id.get(session.id.raw()).filter(|w| w.intent.want == Want::Stop);
-    if wish.process.is_none() && known.is_some() {
+    if wish.process.is_none() && remote.is_none() && known.is_some() {
         return Ok(if session.live.is_none() {
             Outcome::Unknown(session.reason.raw().to_owned())
         } else {
@@ -138,6 +147,7 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
     }
     point("stop.wished");
     let outcome = match (held, session.live) {
+        (None, _) if remote.is_some() => end_run(remote, places, session, None, grace)?,
         (Some(root), _) => end(places, session, others, root, how)?,
         (None, Some(false) | Some(true)) => Outcome::AlreadyGone,
         (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
@@ -145,6 +155,24 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
     point("stop.ended");
     journal(places, how.verb(), session.id.raw(), &outcome);
     Ok(outcome)
+}
+
+fn remote(session: &Session) -> Option<&'static dyn Remote> {
+    lariat_adapters::all().into_iter().find(|a| a.name() == session.agent)?.remote()
+}
+
+/// Ends the open run of a session through its gateway. Nothing is killed there,
+/// so the gateway gets its time even where nobody asked for a grace period.
+fn end_run(
+    remote: Option<&dyn Remote>,
+    places: &Places,
+    session: &Session,
+    run: Option<u64>,
+    grace: Duration,
+) -> Result<Outcome, StopError> {
+    let Some(remote) = remote else { return Ok(Outcome::AlreadyGone) };
+    let ended = remote.end(places, session.native_id.raw(), run, grace.max(AFTERMATH));
+    ended.map(|()| Outcome::Ended(Vec::new())).map_err(StopError::Gateway)
 }
 
 fn millis(d: Duration) -> i64 {
@@ -172,6 +200,7 @@ fn end(
 fn journal(places: &Places, what: &str, id: &str, outcome: &Outcome) {
     let how = match outcome {
         Outcome::AlreadyGone => "it had ended before".to_owned(),
+        Outcome::Ended(pids) if pids.is_empty() => "its gateway says that no run is open".to_owned(),
         Outcome::Ended(pids) => format!("ended {pids:?}, seen gone"),
         Outcome::Survived(survivors) => format!("still there: {survivors:?}"),
         Outcome::Unknown(why) => format!("nothing signalled: {why}"),
@@ -190,12 +219,17 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
     });
     let finished = unfinished.filter_map(|s| {
         let wish = wishes.by_id.get(s.id.raw())?;
-        let root: Identity = wish.process.clone()?.into();
-        if !matches!(root.is_alive(), Ok(true)) {
-            return None;
-        }
-        let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
-        let outcome = end(places, s, sessions, root, &how);
+        let outcome = match (remote(s), wish.run) {
+            (remote @ Some(_), Some(run)) => end_run(remote, places, s, Some(run), GRACE),
+            _ => {
+                let root: Identity = wish.process.clone()?.into();
+                if !matches!(root.is_alive(), Ok(true)) {
+                    return None;
+                }
+                let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
+                end(places, s, sessions, root, &how)
+            }
+        };
         if let Ok(outcome) = &outcome {
             journal(places, &format!("finish {}", wish.verb), s.id.raw(), outcome);
         }
@@ -204,8 +238,11 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
     finished.collect()
 }
 
-/// Whether a session still runs in the very process that was asked to end.
+/// Whether a session still runs in the very process that was asked to end, or its
+/// gateway still has that very run open.
 pub fn is_unfinished(wish: &Wish, session: &Session) -> bool {
     let same = |w: &Process| Some(w.pid) == session.pid && Some(w.start) == session.start;
-    wish.intent.want == Want::Stop && session.live == Some(true) && wish.process.as_ref().is_some_and(same)
+    let same_run = wish.run.is_some() && session.pid.is_none() && wish.run == session.start;
+    let same = wish.process.as_ref().is_some_and(same) || same_run;
+    wish.intent.want == Want::Stop && session.live == Some(true) && same
 }

@@ -1,8 +1,9 @@
 //! Which session a person means.
 //!
 //! A target is a handle, a name, the agent's own id (with or without the
-//! agent), a unique prefix of one, or a directory. What fits several is an
-//! error that lists them; nothing is ever chosen for being the newest.
+//! agent), a unique prefix of one or of its last part, or a directory. What fits
+//! several is an error that lists them; nothing is ever chosen for being the
+//! newest.
 
 use lariat_core::Session;
 
@@ -27,13 +28,14 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
     let target = target.strip_prefix("claude-code:").map_or_else(|| target.to_owned(), |rest| format!("claude:{rest}"));
     let lower = target.to_ascii_lowercase();
     // An id beats a name that imitates it: names are chosen by agents too.
-    let rules: [&dyn Fn(&Session) -> bool; 4] = [
+    let rules: [&dyn Fn(&Session) -> bool; 5] = [
         &|s| s.id.raw() == lower || s.native_id.raw() == lower || s.handle.as_deref() == Some(&target),
         &|s| s.name.as_ref().is_some_and(|n| n.raw() == target),
         &|s| {
             let ids = [s.native_id.raw(), s.id.raw()];
             ids.iter().any(|id| id.starts_with(&lower)) || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
         },
+        &|s| tail(s.native_id.raw()).starts_with(&lower),
         &|s| s.name.as_ref().is_some_and(|n| n.raw().starts_with(&target)),
     ];
     let rules = if target.is_empty() { &rules[..0] } else { &rules[..] };
@@ -43,6 +45,12 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
         }
     }
     in_directory(&target, sessions).unwrap_or(Err(NotOne::None(target)))
+}
+
+/// The part of an id that tells it from its like: what follows the last colon of
+/// a key such as `agent:main:dashboard:e01d…`, all of any other id.
+pub fn tail(native_id: &str) -> &str {
+    native_id.rsplit(':').next().unwrap_or(native_id)
 }
 
 fn one(target: &str, sessions: &[Box<Session>], fits: &dyn Fn(&Session) -> bool) -> Option<Result<usize, NotOne>> {

@@ -13,6 +13,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod agents;
+pub mod gateway;
 pub mod lookalike;
 pub mod model;
 pub mod record;
@@ -23,6 +24,7 @@ pub mod world;
 
 use std::path::{Path, PathBuf};
 
+pub use gateway::Gateway;
 pub use lookalike::Lookalike;
 pub use model::Model;
 pub use sandbox::Sandbox;

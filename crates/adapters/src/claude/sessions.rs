@@ -519,10 +519,9 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
         prompt: t.prompt.or_else(intent),
         started_at: t.started.map(Time).or(registered),
         updated_at: t.updated.map(Time).max(known.and_then(|e| e.state_at)),
-        ended_at: None,
         tokens,
         cost_usd: t.cost_usd.filter(|_| t.left),
         tool,
-        parent: None,
+        ..About::default()
     }
 }

@@ -286,10 +286,9 @@ fn sighting(
             prompt: f.prompt,
             started_at: f.started.map(Time),
             updated_at: updated,
-            ended_at: None,
-            cost_usd: None,
             tool: f.calls.last().filter(|_| open).map(Call::told),
             parent: f.forked_from.map(|p| format!("codex:{p}")),
+            ..About::default()
         },
     );
     Sighting {

@@ -52,6 +52,10 @@ pub fn run(args: &args::Attach, common: &Common) -> Done {
 pub fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
     let places = question(common, lariat_adapters::look::Scope::Live).places;
     let refused = |why: &str| Failure::Refused(format!("{}: {why}", session.id.row()));
+    let by_gateway = lariat_adapters::all().iter().any(|a| a.name() == session.agent && a.remote().is_some());
+    if by_gateway {
+        return Err(refused("a gateway runs it, so it has no terminal; `lariat peek` shows what it says"));
+    }
     let launched = All::read(&places).take(session);
     let launched = launched.ok_or_else(|| refused("lariat did not launch it; it has a terminal of its own"))?;
     if launched.record.launch.headless {

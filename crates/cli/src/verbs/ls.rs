@@ -127,7 +127,7 @@ fn same(a: &Answer, b: &Answer) -> bool {
 pub fn next(answer: &Answer, look: &mut dyn FnMut() -> Answer, no_longer: Option<Duration>) -> Result<Answer, Failure> {
     let sessions = &answer.listing.sessions;
     // That a call of Codex waits for a person is told by its processes, which give no hint.
-    let unhinted = sessions.iter().any(|s| s.agent == "codex" && s.status == Status::Working);
+    let unhinted = answer.unhinted || sessions.iter().any(|s| s.agent == "codex" && s.status == Status::Working);
     let at_most = if unhinted || !answer.listing.unbound.is_empty() { SOON } else { AT_LEAST };
     let at_most = no_longer.map_or(at_most, |n| n.min(at_most));
     let Ok(mut watch) = Watch::new() else {

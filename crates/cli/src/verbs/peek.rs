@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use lariat_adapters::look::Places;
 use lariat_adapters::talk::{Said, Speaker};
 use lariat_core::{Session, Status, Time, Untrusted};
+use lariat_engine::list::Answer;
 use lariat_engine::peek;
 use lariat_sys::watch::Watch;
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{self, Common};
-use crate::output::{Failure, Ink, Out};
+use crate::output::{Failure, Ink, Out, complain};
 use crate::verbs::{find, question, warn};
 
 #[derive(Serialize)]
@@ -48,17 +50,38 @@ struct Peeked<'a> {
 pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
-    let Some(transcript) = session.transcript.as_deref() else {
-        show(session, answer.listing.at, &[], out)?;
-        return Ok(0);
-    };
     let places = question(common, lariat_adapters::look::Scope::All).places;
+    let Some(transcript) = session.transcript.as_deref() else {
+        return without_transcript(args, session, &answer, &places, out);
+    };
     let talk = peek::last_replies(session.agent, &places, transcript, args.replies.into())
         .map_err(|e| anyhow::anyhow!("reading {}: {e}", Untrusted::new(transcript.to_string_lossy()).row()))?;
     show(session, answer.listing.at, &talk.said, out)?;
     out.flush()?;
     warn(&answer.listing.warnings);
     if args.follow { follow(session, transcript, talk.offset, out) } else { Ok(0) }
+}
+
+/// What a gateway tells of its session; else there is nothing to show.
+fn without_transcript(args: &args::Peek, session: &Session, answer: &Answer, places: &Places, out: &mut Out) -> Done {
+    let told = peek::last_replies_of_gateway(session, places, args.replies.into());
+    if args.follow && told.is_some() {
+        return Err(Failure::Usage(
+            "a gateway's session is not followed; `lariat wait` tells when its run is over".into(),
+        ));
+    }
+    let (said, code) = match told {
+        Some(Ok(said)) => (said, 0),
+        Some(Err(why)) => {
+            complain(format_args!("{}: {}", session.id.row(), Untrusted::new(why).row()));
+            (Vec::new(), 5)
+        }
+        None => (Vec::new(), 0),
+    };
+    show(session, answer.listing.at, &said, out)?;
+    out.flush()?;
+    warn(&answer.listing.warnings);
+    Ok(code)
 }
 
 /// Shows what is said from now on, until the session's process has ended.

@@ -39,16 +39,19 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         (answer, at) = until_it_listens(answer, at, common)?;
     }
     let session = &answer.listing.sessions[at];
-    let launched = attach::held(session, common)?;
     let all = question(common, Scope::All);
     let message = Message { text: text.trim_end(), key: args.key.as_deref(), patience: args.timeout };
-    let sent = send::send(&all, session, &launched, message);
+    let sent = match send::through_gateway(&all, session, message.text) {
+        Some(sent) => sent.map(|()| 0),
+        None => send::send(&all, session, &attach::held(session, common)?, message),
+    };
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
         Err(SendError::Stalled(_) | SendError::Typed(_)) => ("stalled", 4),
         Err(SendError::OtherText(_)) => ("refused", 3),
+        Err(SendError::Gateway(_)) if session.live.is_none() => ("unknown", 5),
         Err(_) => ("failed", 1),
     };
     let offset = *sent.as_ref().unwrap_or(&0);
@@ -94,7 +97,13 @@ fn turn(id: &str, offset: u64, common: &Common) -> Result<(Status, Option<Untrus
             return Ok((Status::Unknown, None));
         };
         let talk = session.transcript.as_ref().map(|t| peek::since(session.agent, t, offset)).transpose()?;
-        let said = talk.map(|t| t.said).unwrap_or_default();
+        let mut said = talk.map(|t| t.said).unwrap_or_default();
+        if session.live == Some(false)
+            && let Some(Ok(told)) = peek::last_replies_of_gateway(session, &question(common, Scope::All).places, 2)
+        {
+            let asked = told.iter().rposition(|s| s.who == Speaker::Person);
+            said.extend(told.into_iter().skip(asked.map_or(0, |at| at + 1)));
+        }
         let reply = said.into_iter().rev().find(|s| s.who == Speaker::Agent).map(|s| s.text);
         let over = match session.status {
             Status::Working | Status::Starting => false,

@@ -147,6 +147,7 @@ fn tell(session: &Session, outcome: Result<Outcome, StopError>, out: &mut Out) -
     let id = session.id.row();
     match outcome {
         Ok(Outcome::AlreadyGone) => out.line(format_args!("{id} had ended before: {}", session.status.word()))?,
+        Ok(Outcome::Ended(pids)) if pids.is_empty() => out.line(format_args!("{id} stopped, its gateway says so"))?,
         Ok(Outcome::Ended(pids)) => out.line(format_args!("{id} stopped, {} processes gone", pids.len()))?,
         Ok(Outcome::Survived(left)) => {
             let names: Vec<String> = left.iter().map(|s| format!("{} ({})", s.pid, s.comm)).collect();

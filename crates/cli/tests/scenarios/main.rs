@@ -26,6 +26,7 @@ mod conventions;
 mod cost;
 mod damage;
 mod failing;
+mod gateways;
 mod hostile;
 mod launching;
 mod living;

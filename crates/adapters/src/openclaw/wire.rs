@@ -1,0 +1,354 @@
+//! Talking to one gateway: a WebSocket, the greeting, questions and answers.
+//!
+//! Every step has an end in time, whatever the other side does: sends nothing,
+//! sends a byte now and then, or never comes to the end of a frame. What goes
+//! wrong becomes one sentence that says what to do, with the gateway's own code
+//! for it. Nothing here decides what a session is.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use lariat_core::Untrusted;
+use serde_json::json;
+use tungstenite::error::{CapacityError, ProtocolError};
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Error, HandshakeError, Message, WebSocket};
+
+use crate::json::{Doc, Keep, Value};
+use crate::openclaw::token;
+use crate::settings::Gateway;
+
+/// The protocol that is spoken.
+const PROTOCOL: u64 = 4;
+/// The gateway's own limit is 25 MiB.
+const LARGEST: usize = 32 << 20;
+/// How many frames that are no answer may come before one.
+const MOST_EVENTS: usize = 10_000;
+/// May look at sessions.
+pub const READ: &str = "operator.read";
+/// May send to them and end their runs.
+pub const WRITE: &str = "operator.write";
+
+/// A stream whose reads and writes end when the step's time is up.
+struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+/// A socket's time-out comes as "would block", which would mean: try again.
+fn in_time<T>(result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|e| if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e })
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        in_time(self.stream.read(buffer))
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        in_time(self.stream.write(buffer))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// A connection that was greeted.
+pub struct Line<'a> {
+    gateway: &'a Gateway,
+    socket: WebSocket<Timed>,
+    /// How long one step may take.
+    patience: Duration,
+    asked: u64,
+    /// The gateway's version, as it says.
+    pub version: String,
+}
+
+impl Drop for Line<'_> {
+    /// Takes leave, without waiting for an answer.
+    fn drop(&mut self) {
+        self.socket.get_mut().until = Instant::now() + Duration::from_millis(100);
+        let _ = self.socket.close(None);
+        let _ = self.socket.flush();
+    }
+}
+
+/// What to do about it, in a sentence.
+pub type Trouble = String;
+
+impl<'a> Line<'a> {
+    /// Connects, is greeted, and makes sure that it may do what it came for. Each
+    /// step that is over is counted by `step`.
+    pub fn open(
+        gateway: &'a Gateway,
+        scopes: &[&str],
+        patience: Duration,
+        step: &dyn Fn(),
+    ) -> Result<Line<'a>, Trouble> {
+        let token = token::read(&gateway.token)?;
+        let until = Instant::now() + patience;
+        let stream = connect(gateway, until, patience)?;
+        step();
+        let config = WebSocketConfig::default().max_message_size(Some(LARGEST)).max_frame_size(Some(LARGEST));
+        let timed = Timed { stream, until: Instant::now() + patience };
+        let upgraded = tungstenite::client::client_with_config(gateway.url(), timed, Some(config));
+        let (socket, _) = upgraded.map_err(|e| match e {
+            HandshakeError::Failure(e) => told(&e, patience),
+            HandshakeError::Interrupted(_) => late(patience),
+        })?;
+        step();
+        let mut line = Line { gateway, socket, patience, asked: 0, version: String::new() };
+        line.greet(token.as_deref(), scopes)?;
+        step();
+        Ok(line)
+    }
+
+    fn greet(&mut self, token: Option<&str>, scopes: &[&str]) -> Result<(), Trouble> {
+        self.socket.get_mut().until = Instant::now() + self.patience;
+        // It speaks first.
+        self.frames(|frame| (frame.get("event").str() == Some("connect.challenge")).then_some(Ok(())))?;
+        let auth = token.map_or_else(|| json!({}), |token| json!({"token": token}));
+        let params = json!({
+            "minProtocol": PROTOCOL,
+            "maxProtocol": PROTOCOL,
+            "client": {
+                "id": "cli", // its list of clients is closed
+                "mode": "cli",
+                "displayName": "lariat",
+                "version": env!("CARGO_PKG_VERSION"),
+                "platform": "linux",
+            },
+            "role": "operator",
+            "scopes": scopes,
+            "auth": auth,
+        });
+        let (version, protocol, granted) = self.ask("connect", &params, |hello| {
+            let granted: Vec<String> =
+                hello.get("auth").get("scopes").items().filter_map(|s| s.str().map(str::to_owned)).collect();
+            let version = shown(hello.get("server").get("version").str().unwrap_or("unknown"));
+            (version, hello.get("protocol").u64(), granted)
+        })?;
+        if protocol != Some(PROTOCOL) {
+            let theirs = protocol.map_or_else(|| "another protocol".to_owned(), |p| format!("protocol {p}"));
+            return Err(format!("it speaks {theirs}; this lariat speaks {PROTOCOL}"));
+        }
+        // A gateway may accept the token and grant nothing.
+        if let Some(lacking) = scopes.iter().find(|s| !granted.iter().any(|g| g == *s)) {
+            let has = if granted.is_empty() { "none".to_owned() } else { shown(&granted.join(", ")) };
+            return Err(format!("it accepts the token but grants no {lacking} (granted: {has}); {REMOTE}"));
+        }
+        self.version = version;
+        Ok(())
+    }
+
+    /// Asks, and reads the answer with `read`.
+    pub fn call<T>(
+        &mut self,
+        method: &str,
+        params: &serde_json::Value,
+        read: impl FnOnce(Value<'_>) -> T,
+    ) -> Result<T, Trouble> {
+        self.socket.get_mut().until = Instant::now() + self.patience;
+        self.ask(method, params, read)
+    }
+
+    fn ask<T>(
+        &mut self,
+        method: &str,
+        params: &serde_json::Value,
+        read: impl FnOnce(Value<'_>) -> T,
+    ) -> Result<T, Trouble> {
+        self.asked += 1;
+        let id = self.asked.to_string();
+        let request = json!({"type": "req", "id": id, "method": method, "params": params});
+        self.socket.send(Message::text(request.to_string())).map_err(|e| told(&e, self.patience))?;
+        let mut read = Some(read);
+        let gateway = self.gateway;
+        self.frames(|frame| {
+            let answers = frame.get("type").str() == Some("res") && frame.get("id").str() == Some(&id);
+            if !answers {
+                return None;
+            }
+            Some(match (frame.get("ok").bool(), read.take()) {
+                (Some(true), Some(read)) => Ok(read(frame.get("payload"))),
+                (Some(false), _) => Err(refusal(gateway, method, frame.get("error"))),
+                _ => Err(garbled("an answer that is neither yes nor no")),
+            })
+        })
+    }
+
+    /// Reads frames until one is what is waited for.
+    fn frames<T>(&mut self, mut wanted: impl FnMut(Value<'_>) -> Option<Result<T, Trouble>>) -> Result<T, Trouble> {
+        for _ in 0..MOST_EVENTS {
+            let text = match self.socket.read().map_err(|e| told(&e, self.patience))? {
+                Message::Text(text) => text,
+                Message::Binary(_) => return Err(garbled("bytes instead of text")),
+                Message::Close(frame) => {
+                    let how =
+                        frame.map_or_else(String::new, |f| format!(" ({} {})", u16::from(f.code), shown(&f.reason)));
+                    return Err(format!("it hung up{how}; look again in a moment"));
+                }
+                _ => continue,
+            };
+            let doc = Doc::parse(text.as_bytes(), KEEP, LONGEST).map_err(|_| garbled("a frame that is not JSON"))?;
+            if let Some(found) = wanted(doc.root()) {
+                return found;
+            }
+        }
+        Err(garbled("thousands of events and no answer"))
+    }
+}
+
+const REMOTE: &str = "a gateway grants scopes to clients on its own machine, so forward its port \
+                      (ssh -L 18789:127.0.0.1:18789 HOST) and name that in the settings";
+
+/// How much of a text is kept: the longest that is of use are messages.
+const LONGEST: usize = 1 << 20;
+
+/// What is kept of all that it tells.
+const KEEP: Keep = |parent, key| {
+    parent == b"arguments"
+        || matches!(
+            key,
+            // the frame, the greeting, errors
+            b"type" | b"id" | b"ok" | b"payload" | b"event" | b"error" | b"code" | b"message" | b"details"
+                | b"protocol" | b"server" | b"version" | b"auth" | b"scopes" | b"expectedProtocol"
+                | b"missingScope" | b"requestId"
+                // the list
+                | b"sessions" | b"totalCount" | b"nextOffset" | b"hasMore" | b"key" | b"hasActiveRun" | b"status"
+                | b"lastRunError" | b"label" | b"displayName" | b"derivedTitle" | b"model" | b"spawnedCwd"
+                | b"execCwd" | b"sessionRoot" | b"worktree" | b"branch" | b"parentSessionKey" | b"spawnedBy"
+                | b"createdAt" | b"updatedAt" | b"endedAt"
+                // a conversation, a run
+                | b"messages" | b"role" | b"content" | b"text" | b"name" | b"arguments" | b"timestamp"
+                | b"runId" | b"abortedRunId"
+        )
+};
+
+fn connect(gateway: &Gateway, until: Instant, patience: Duration) -> Result<TcpStream, Trouble> {
+    let addresses = resolve(gateway, until)?;
+    let mut last = Trouble::new();
+    for address in addresses {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(late(patience));
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                let _ = stream.set_nodelay(true); // only a matter of milliseconds
+                return Ok(stream);
+            }
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                last = "connection refused: no gateway listens there; start it (openclaw gateway run)".into();
+            }
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => last = late(patience),
+            Err(e) => last = format!("it cannot be reached: {e}"),
+        }
+    }
+    Err(last)
+}
+
+/// A name may take longer to look up than there is time, so somebody else waits
+/// for it.
+fn resolve(gateway: &Gateway, until: Instant) -> Result<Vec<SocketAddr>, Trouble> {
+    if let Ok(ip) = gateway.address.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, gateway.port)]);
+    }
+    let (tell, told) = mpsc::channel();
+    let place = (gateway.address.clone(), gateway.port);
+    std::thread::spawn(move || {
+        let _ = tell.send(place.to_socket_addrs().map(Vec::from_iter)); // nobody listens if it is late
+    });
+    let name = &gateway.address;
+    match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        Ok(Ok(found)) if !found.is_empty() => Ok(found),
+        Ok(Ok(_)) => Err(format!("the name {name} leads nowhere")),
+        Ok(Err(e)) => Err(format!("the name {name} cannot be looked up: {e}")),
+        Err(_) => Err(format!("the name {name} could not be looked up in time")),
+    }
+}
+
+/// A text of the gateway's, as part of a sentence of ours.
+fn shown(text: &str) -> String {
+    Untrusted::new(text).row_within(200)
+}
+
+fn late(patience: Duration) -> Trouble {
+    format!("it did not answer within {:.1} s", patience.as_secs_f32())
+}
+
+fn garbled(what: &str) -> Trouble {
+    format!("it answers what is not OpenClaw's protocol ({what}); is this the gateway's port?")
+}
+
+/// What went wrong below the protocol.
+fn told(error: &Error, patience: Duration) -> Trouble {
+    match error {
+        Error::Io(e) if e.kind() == io::ErrorKind::TimedOut => late(patience),
+        Error::Io(e) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
+            "it hung up in the middle; look again in a moment".into()
+        }
+        Error::Io(e) => format!("the connection failed: {e}"),
+        Error::ConnectionClosed
+        | Error::AlreadyClosed
+        | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake | ProtocolError::HandshakeIncomplete) => {
+            "it hung up in the middle; look again in a moment".into()
+        }
+        Error::Http(response) if response.status().as_u16() == 503 => {
+            "it is shutting down or starting (HTTP 503); look again when it is up".into()
+        }
+        Error::Http(response) => {
+            format!("it answers HTTP {} and no WebSocket; is this the gateway's port?", response.status().as_u16())
+        }
+        Error::Capacity(CapacityError::MessageTooLong { size, .. }) => {
+            format!("it sends a frame of {size} bytes, and {LARGEST} is the most; is this the gateway's port?")
+        }
+        e => garbled(&e.to_string()),
+    }
+}
+
+/// What a gateway's refusal means, by its code and never by its words.
+fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
+    let details = error.get("details");
+    let code = shown(details.get("code").some_str().or(error.get("code").some_str()).unwrap_or("no code"));
+    let place = token::place(&gateway.token);
+    match code.as_str() {
+        "AUTH_TOKEN_MISMATCH" | "AUTH_PASSWORD_MISMATCH" => {
+            format!("it refuses the token of {place} ({code}); put the gateway's own there")
+        }
+        "AUTH_TOKEN_MISSING" | "DEVICE_IDENTITY_REQUIRED" | "AUTH_REQUIRED" => {
+            format!("it wants a token ({code}) and has {place}; name token_file or token_env in the settings")
+        }
+        "PAIRING_REQUIRED" => {
+            let request = shown(details.get("requestId").str().unwrap_or("ID"));
+            format!("it wants this client approved ({code}): openclaw devices approve {request}; or {REMOTE}")
+        }
+        "PROTOCOL_MISMATCH" => {
+            let theirs = details.get("expectedProtocol").u64();
+            let theirs = theirs.map_or_else(|| "another protocol".to_owned(), |p| format!("protocol {p}"));
+            format!("it speaks {theirs} ({code}); this lariat speaks {PROTOCOL}")
+        }
+        "MISSING_SCOPE" => {
+            let scope = shown(details.get("missingScope").str().unwrap_or("a scope"));
+            format!("it grants no {scope} for {method} ({code}); {REMOTE}")
+        }
+        code => {
+            let message = shown(error.get("message").str().unwrap_or("without a reason"));
+            format!("it refuses {method} ({code}): {message}")
+        }
+    }
+}

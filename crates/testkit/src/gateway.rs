@@ -1,0 +1,448 @@
+//! A scripted gateway: OpenClaw's WebSocket protocol 4 on loopback, with the sessions that a test
+//! gives it, and every way to go wrong that a test can name.
+//!
+//! It speaks as the real one was seen to speak, which the contract tests hold; here it can be made
+//! to hang, to stammer and to lie on demand. It never waits by the clock: a connection that hangs
+//! does so until the client leaves.
+
+use std::{
+    collections::HashMap,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU16, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::{Value, json};
+use tungstenite::{Message, WebSocket, protocol::CloseFrame};
+
+/// How it behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Manner {
+    /// As it should.
+    Well,
+    /// It answers the upgrade with this HTTP status.
+    Http(u16),
+    /// It takes connections and says nothing.
+    Mute,
+    /// It answers the upgrade with bytes that are no HTTP.
+    Noise,
+    /// It greets and never answers a question.
+    Deaf,
+    /// It stops in the middle of the answer to a question.
+    Stops,
+    /// It sends the answer to a question byte by byte, and another byte only when asked again.
+    Trickles,
+    /// It sends text that is no JSON.
+    Babbles,
+    /// It sends bytes instead of text.
+    Binary,
+    /// It announces a frame of a gigabyte.
+    Oversized,
+    /// It hangs up on a question, with this code.
+    HangsUp(u16),
+    /// It wants this protocol.
+    Speaks(u64),
+    /// It greets with this protocol although another was asked for.
+    Greets(u64),
+    /// It accepts the token and grants nothing.
+    GrantsNothing,
+    /// It grants everything and refuses the list.
+    ForbidsList,
+    /// Its list has another page for ever.
+    Endless,
+    /// Its list has fewer rows than it counts.
+    Miscounts,
+    /// It answers the question for its list with something else.
+    NoList,
+    /// It sends a hundred events before each answer.
+    Chatty,
+}
+
+/// When an abort takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Abort {
+    /// At once.
+    AtOnce,
+    /// After so many more listings.
+    After(usize),
+    /// Never.
+    Never,
+}
+
+struct State {
+    manner: Manner,
+    abort: Abort,
+    aborting: HashMap<String, usize>,
+    token: String,
+    sessions: Vec<Value>,
+    messages: HashMap<String, Vec<Value>>,
+    calls: Vec<(String, Value)>,
+    closing: bool,
+}
+
+type Shared = Arc<Mutex<State>>;
+
+/// The running gateway.
+pub struct Gateway {
+    shared: Shared,
+    address: SocketAddr,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// Rows given at once, as the real one does unless asked for more.
+const PAGE: u64 = 100;
+const POISON: &str = "no thread of the gateway panics while it holds the state";
+
+/// Milliseconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    u64::try_from(since.as_millis()).expect("a clock of this age")
+}
+
+/// A row as the gateway tells it: of a session that never ran, until more is set.
+pub fn row(key: &str) -> Value {
+    json!({"key": key, "kind": "direct", "agentId": "main", "createdAt": now(), "updatedAt": now(),
+        "model": "scripted-1", "hasActiveRun": false, "activeRunIds": [], "inputTokens": 7, "totalTokens": 9})
+}
+
+impl Gateway {
+    /// Starts one that wants this token.
+    pub fn start(token: &str) -> Self {
+        // An address of its own, so that nobody takes the port while it is down.
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        let [a, b] = u16::try_from(std::process::id() % 0xfff0).expect("16 bits").to_be_bytes();
+        let c = u8::try_from(NEXT.fetch_add(1, Ordering::Relaxed) % 250 + 2).expect("8 bits");
+        Self::start_at(SocketAddr::from(([127, a, b, c], 0)), token)
+    }
+
+    /// Starts one at this address, where another has been.
+    pub fn start_at(address: SocketAddr, token: &str) -> Self {
+        let listener = TcpListener::bind(address).expect("a port of loopback");
+        let address = listener.local_addr().expect("its address");
+        let shared = Arc::new(Mutex::new(State {
+            manner: Manner::Well,
+            abort: Abort::AtOnce,
+            aborting: HashMap::new(),
+            token: token.to_owned(),
+            sessions: Vec::new(),
+            messages: HashMap::new(),
+            calls: Vec::new(),
+            closing: false,
+        }));
+        let acceptor = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, &shared)
+        });
+        Self { shared, address, acceptor: Some(acceptor) }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `ws://127.…`.
+    pub fn url(&self) -> String {
+        format!("ws://{}", self.address)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().expect(POISON)
+    }
+
+    /// Changes how it behaves, from the next connection on.
+    pub fn behave(&self, manner: Manner) {
+        self.state().manner = manner;
+    }
+
+    /// Changes when an abort takes effect.
+    pub fn on_abort(&self, abort: Abort) {
+        self.state().abort = abort;
+    }
+
+    /// Sets a session, by its key.
+    pub fn put(&self, row: Value) {
+        let mut state = self.state();
+        match state.sessions.iter_mut().find(|s| s["key"] == row["key"]) {
+            Some(known) => *known = row,
+            None => state.sessions.push(row),
+        }
+    }
+
+    /// Opens a run of a session, which is made if it is not there.
+    pub fn run(&self, key: &str) {
+        let mut new = self.find(key).unwrap_or_else(|| row(key));
+        new["hasActiveRun"] = json!(true);
+        new["status"] = json!("running");
+        new.as_object_mut().expect("a row").remove("activeRunIds");
+        self.put(new);
+    }
+
+    /// Ends the open run of a session.
+    pub fn end(&self, key: &str, status: &str) {
+        let mut ended = self.find(key).expect("a session");
+        end(&mut ended, status);
+        self.put(ended);
+    }
+
+    /// Changes one field of a session.
+    pub fn set(&self, key: &str, field: &str, value: Value) {
+        let mut changed = self.find(key).expect("a session");
+        changed[field] = value;
+        self.put(changed);
+    }
+
+    /// Forgets a session.
+    pub fn delete(&self, key: &str) {
+        self.state().sessions.retain(|s| s["key"] != key);
+    }
+
+    /// A session as it stands.
+    pub fn find(&self, key: &str) -> Option<Value> {
+        self.state().sessions.iter().find(|s| s["key"] == key).cloned()
+    }
+
+    /// Adds to a conversation.
+    pub fn say(&self, key: &str, message: Value) {
+        self.state().messages.entry(key.to_owned()).or_default().push(message);
+    }
+
+    /// Every question of this method that was asked, with its parameters.
+    pub fn asked(&self, method: &str) -> Vec<Value> {
+        self.state().calls.iter().filter(|(m, _)| m == method).map(|(_, p)| p.clone()).collect()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.state().closing = true;
+        drop(TcpStream::connect(self.address)); // wakes the acceptor, which then sees that it is over
+        if let Some(acceptor) = self.acceptor.take() {
+            drop(acceptor.join());
+        }
+    }
+}
+
+fn end(row: &mut Value, status: &str) {
+    row["hasActiveRun"] = json!(false);
+    row["activeRunIds"] = json!([]);
+    row["status"] = json!(status);
+    row["endedAt"] = json!(now());
+    row["updatedAt"] = json!(now());
+}
+
+fn accept(listener: &TcpListener, shared: &Shared) {
+    for stream in listener.incoming() {
+        if shared.lock().expect(POISON).closing {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            // A failure is the client's leaving.
+            let _ = serve(stream, &shared);
+        });
+    }
+}
+
+/// Waits until the client leaves.
+fn outlast(stream: &mut impl Read) {
+    let mut bytes = [0; 1024];
+    while stream.read(&mut bytes).is_ok_and(|n| n > 0) {}
+}
+
+type Served = Result<(), Box<tungstenite::Error>>;
+
+fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
+    let manner = shared.lock().expect(POISON).manner.clone();
+    match &manner {
+        Manner::Mute => {
+            outlast(&mut stream);
+            return Ok(());
+        }
+        Manner::Http(code) => {
+            let answer = format!("HTTP/1.1 {code} Scripted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).map_err(|e| Box::new(e.into()))?;
+            outlast(&mut stream);
+            return Ok(());
+        }
+        Manner::Noise => {
+            let noise: Vec<u8> = (0..4096u32).map(|i| ((i * 7919) >> 3) as u8).collect();
+            stream.write_all(&noise).map_err(|e| Box::new(e.into()))?;
+            outlast(&mut stream);
+            return Ok(());
+        }
+        _ => {}
+    }
+    let Ok(mut socket) = tungstenite::accept(stream) else { return Ok(()) };
+    let challenge = json!({"type": "event", "event": "connect.challenge",
+        "payload": {"nonce": "scripted", "ts": now()}});
+    say(&mut socket, &challenge)?;
+    loop {
+        let Message::Text(text) = socket.read().map_err(Box::new)? else { continue };
+        let Ok(request) = serde_json::from_str::<Value>(&text) else { return Ok(()) };
+        let (method, params) = (request["method"].as_str().unwrap_or_default(), &request["params"]);
+        shared.lock().expect(POISON).calls.push((method.to_owned(), params.clone()));
+        if method != "connect" && !misbehave(&manner, &mut socket)? {
+            return Ok(());
+        }
+        let answer = answer(&manner, method, params, shared);
+        let refused = answer.is_err();
+        let frame = match answer {
+            Ok(payload) => json!({"type": "res", "id": request["id"], "ok": true, "payload": payload}),
+            Err(error) => json!({"type": "res", "id": request["id"], "ok": false, "error": error}),
+        };
+        say(&mut socket, &frame)?;
+        if refused && method == "connect" {
+            let close = CloseFrame { code: 1008.into(), reason: "refused".into() };
+            socket.close(Some(close)).map_err(Box::new)?;
+        }
+    }
+}
+
+fn say(socket: &mut WebSocket<TcpStream>, frame: &Value) -> Served {
+    socket.send(Message::text(frame.to_string())).map_err(Box::new)
+}
+
+/// Whether it goes on to answer as it should.
+fn misbehave(manner: &Manner, socket: &mut WebSocket<TcpStream>) -> Result<bool, Box<tungstenite::Error>> {
+    // A text frame of 64 KiB or more: its head says how long.
+    let head = |length: u64| [&[0x81, 127][..], &length.to_be_bytes()].concat();
+    let raw = |socket: &mut WebSocket<TcpStream>, bytes: &[u8]| -> Served {
+        socket.get_mut().write_all(bytes).map_err(|e| Box::new(e.into()))
+    };
+    match manner {
+        Manner::Deaf => {}
+        Manner::Stops => {
+            raw(socket, &[&head(100_000)[..], b"{\"type\":\"res\",\"id\":\"2\",\"ok\":true,\"payl"].concat())?
+        }
+        Manner::Trickles => {
+            raw(socket, &head(1 << 20))?;
+            // Half a million bytes, one at a time, for as long as anybody takes them.
+            for _ in 0..1 << 19 {
+                raw(socket, b" ")?;
+                thread::yield_now();
+            }
+        }
+        Manner::Babbles => socket.send(Message::text("{\"type\":\"res\",\"ok\":tr")).map_err(Box::new)?,
+        Manner::Binary => socket.send(Message::binary(vec![0xff, 0, 1])).map_err(Box::new)?,
+        Manner::Oversized => raw(socket, &head(1 << 30))?,
+        Manner::HangsUp(code) => {
+            say(socket, &json!({"type": "event", "event": "shutdown", "payload": {}}))?;
+            let close = CloseFrame { code: (*code).into(), reason: "service restart".into() };
+            socket.close(Some(close)).map_err(Box::new)?;
+        }
+        Manner::Chatty => {
+            for n in 0..100 {
+                say(socket, &json!({"type": "event", "event": "tick", "seq": n, "payload": {"id": "2", "ok": true}}))?;
+                say(socket, &json!({"type": "res", "id": "999", "ok": false, "error": {"code": "OTHERS"}}))?;
+            }
+            return Ok(true);
+        }
+        _ => return Ok(true),
+    }
+    outlast(socket.get_mut());
+    Ok(false)
+}
+
+fn refuse(code: &str, message: &str, details: Value) -> Value {
+    json!({"code": code, "message": message, "details": details})
+}
+
+fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Result<Value, Value> {
+    let mut state = shared.lock().expect(POISON);
+    let text = |key: &str| params[key].as_str().unwrap_or_default().to_owned();
+    match method {
+        "connect" => greet(manner, params, &state.token),
+        "sessions.list" => match manner {
+            Manner::ForbidsList => {
+                Err(refuse("FORBIDDEN", "no", json!({"code": "MISSING_SCOPE", "missingScope": "operator.read"})))
+            }
+            Manner::NoList => Ok(json!({"sessions": null})),
+            Manner::Endless => {
+                let offset = params["offset"].as_u64().unwrap_or(0);
+                Ok(json!({"sessions": [row(&format!("agent:main:{offset}"))], "totalCount": 1u64 << 40,
+                    "hasMore": true, "nextOffset": offset + 40_000}))
+            }
+            _ => Ok(list(&mut state, params, *manner == Manner::Miscounts)),
+        },
+        "sessions.abort" => {
+            let key = text("key");
+            let abort = state.abort;
+            let running = state.sessions.iter_mut().find(|s| s["key"] == key && s["hasActiveRun"] == true);
+            let Some(session) = running else {
+                return Ok(json!({"abortedRunId": null, "status": "no-active-run"}));
+            };
+            match abort {
+                Abort::AtOnce => end(session, "killed"),
+                Abort::After(looks) => drop(state.aborting.insert(key, looks)),
+                Abort::Never => {}
+            }
+            Ok(json!({"abortedRunId": "r", "status": "aborted"}))
+        }
+        "chat.send" => {
+            let (key, message) = (text("sessionKey"), json!({"role": "user", "content": text("message")}));
+            state.messages.entry(key.clone()).or_default().push(message);
+            if let Some(session) = state.sessions.iter_mut().find(|s| s["key"] == key) {
+                session["hasActiveRun"] = json!(true);
+                session["status"] = json!("running");
+            }
+            Ok(json!({"runId": params["idempotencyKey"], "status": "started"}))
+        }
+        "chat.history" => {
+            let messages = state.messages.get(&text("sessionKey")).cloned().unwrap_or_default();
+            Ok(json!({"messages": messages}))
+        }
+        other => Err(refuse("INVALID_REQUEST", &format!("unknown method: {other}"), Value::Null)),
+    }
+}
+
+fn greet(manner: &Manner, params: &Value, token: &str) -> Result<Value, Value> {
+    let wants = |protocol: u64| params["minProtocol"] != protocol || params["maxProtocol"] != protocol;
+    if let Manner::Speaks(protocol) = manner
+        && wants(*protocol)
+    {
+        let details = json!({"code": "PROTOCOL_MISMATCH", "expectedProtocol": protocol});
+        return Err(refuse("INVALID_REQUEST", "protocol mismatch", details));
+    }
+    match params["auth"]["token"].as_str() {
+        _ if token.is_empty() => {}
+        Some(given) if given == token => {}
+        Some(_) => {
+            return Err(refuse("INVALID_REQUEST", "unauthorized", json!({"code": "AUTH_TOKEN_MISMATCH"})));
+        }
+        None => {
+            return Err(refuse("NOT_PAIRED", "identity required", json!({"code": "DEVICE_IDENTITY_REQUIRED"})));
+        }
+    }
+    let scopes = if *manner == Manner::GrantsNothing { json!([]) } else { params["scopes"].clone() };
+    let protocol = if let Manner::Greets(protocol) = manner { *protocol } else { 4 };
+    Ok(json!({"type": "hello-ok", "protocol": protocol, "server": {"version": "scripted"},
+        "auth": {"method": "token", "role": "operator", "scopes": scopes}}))
+}
+
+fn list(state: &mut State, params: &Value, miscounts: bool) -> Value {
+    let State { aborting, sessions, .. } = state;
+    aborting.retain(|key, looks| {
+        if *looks == 0 {
+            sessions.iter_mut().filter(|s| s["key"] == *key).for_each(|s| end(s, "killed"));
+            return false;
+        }
+        *looks -= 1;
+        true
+    });
+    let offset = params["offset"].as_u64().unwrap_or(0);
+    let limit = params["limit"].as_u64().unwrap_or(PAGE).min(PAGE);
+    let (from, count) = (usize::try_from(offset).expect("small"), usize::try_from(limit).expect("small"));
+    let rows: Vec<Value> = state.sessions.iter().skip(from).take(count).cloned().collect();
+    let next = offset + limit;
+    let total = state.sessions.len() as u64;
+    let more = next < total;
+    json!({"ts": now(), "count": rows.len(), "totalCount": total + u64::from(miscounts), "limitApplied": limit,
+        "nextOffset": more.then_some(next), "hasMore": more, "sessions": rows})
+}
