@@ -11,6 +11,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lariat_core::{Untrusted, Warning};
 use lariat_sys::file;
@@ -22,17 +23,35 @@ use crate::look::Places;
 /// More than anybody writes by hand.
 const LARGEST: u64 = 1 << 20;
 /// The keys at the top of the file.
-const SECTIONS: [&str; 1] = ["gateway"];
+const SECTIONS: [&str; 4] = ["gateway", "max", "restore", "retain"];
 
 /// All that is set.
 #[derive(Clone, Default, Debug)]
 pub struct Settings {
+    /// How many launched sessions may run at once.
+    pub max: Option<usize>,
+    /// What is brought back without asking.
+    pub restore: Restore,
+    /// How long our records of what has ended are kept.
+    pub retain: Option<Duration>,
     /// The gateways to ask, in the order of the file.
     pub gateways: Vec<Gateway>,
     /// What is wrong in the file.
     pub warnings: Vec<Warning>,
     /// A gateway may be missing from the list because of what is wrong.
     pub gateways_unread: bool,
+}
+
+/// What a start of the machine brings back by itself.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Restore {
+    /// What is marked to be kept.
+    #[default]
+    Ask,
+    /// Everything that was cut off.
+    Auto,
+    /// Nothing.
+    Never,
 }
 
 /// A gateway that runs sessions: `[[gateway]]`.
@@ -109,6 +128,9 @@ impl Settings {
         let mut wrong = Wrong { text, found: Vec::new() };
         let mut section = Section { table: top.get_ref(), wrong: &mut wrong, span: 0..0 };
         section.knows(&SECTIONS);
+        settings.max = section.number("max").map(|n| n as usize);
+        settings.restore = section.one_of("restore", RESTORE).unwrap_or_default();
+        settings.retain = section.time("retain");
         let before = section.wrong.found.len();
         let gateways = section.tables("gateway", |entry| read_gateway(entry, places));
         settings.gateways = unique(gateways, section.wrong);
@@ -175,6 +197,35 @@ impl<'a, 't> Section<'a, 't> {
         }
     }
 
+    /// A whole number above zero.
+    fn number(&mut self, key: &str) -> Option<u32> {
+        let value = self.value(key)?;
+        let number = value.get_ref().as_integer().and_then(|n| n.as_str().replace('_', "").parse().ok());
+        let number = number.filter(|n| *n > 0);
+        if number.is_none() {
+            self.wrong.tell(&value.span(), format!("{key} should be a whole number above 0"));
+        }
+        number
+    }
+
+    /// A time like `7d`.
+    fn time(&mut self, key: &str) -> Option<Duration> {
+        let (text, at) = self.text(key)?;
+        let time = lariat_core::time::duration(text);
+        time.map_err(|why| self.wrong.tell(&at, format!("{key} should be {why}"))).ok()
+    }
+
+    /// One of a few words.
+    fn one_of<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+        let (text, at) = self.text(key)?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let words: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+            self.wrong.tell(&at, format!("{key} {text:?}: one of {}", words.join(", ")));
+        }
+        found
+    }
+
     /// Every table of a list of them: `[[key]]`.
     fn tables<T>(&mut self, key: &str, mut read: impl FnMut(&mut Section<'_, 't>) -> Option<T>) -> Vec<T> {
         let Some(value) = self.value(key) else { return Vec::new() };
@@ -199,6 +250,7 @@ fn a(value: &DeValue<'_>) -> String {
     format!("{} {kind}", if kind.starts_with(['a', 'i']) { "an" } else { "a" })
 }
 
+const RESTORE: &[(&str, Restore)] = &[("ask", Restore::Ask), ("auto", Restore::Auto), ("never", Restore::Never)];
 const GATEWAY: [&str; 5] = ["name", "url", "host", "token_file", "token_env"];
 
 /// One gateway; `None` if it cannot be asked as it stands.

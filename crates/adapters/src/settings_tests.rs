@@ -101,3 +101,23 @@ fn without_a_file_only_openclaws_own_variables_name_a_gateway() {
     let settings = Settings::read(&odd);
     assert!(settings.warnings[0].error.raw().contains("OPENCLAW_GATEWAY_URL"), "{settings:?}");
 }
+
+#[test]
+fn what_is_kept_and_brought_back_is_a_persons_choice() {
+    let settings = read("max = 12\nrestore = \"auto\"\nretain = \"30d\"\n");
+    assert_eq!(settings.warnings, []);
+    assert_eq!((settings.max, settings.restore), (Some(12), Restore::Auto));
+    assert_eq!(settings.retain, Some(Duration::from_secs(30 * 86_400)));
+    assert_eq!(read("").restore, Restore::Ask);
+    let text = "max = 0\nrestore = \"always\"\nretain = \"long\"\n";
+    assert_eq!(
+        wrong(text),
+        [
+            "line 1: max should be a whole number above 0",
+            "line 2: restore \"always\": one of \"ask\", \"auto\", \"never\"",
+            "line 3: retain should be a time like 500ms, 3s, 2m, 1h or 7d",
+        ]
+    );
+    assert_eq!(read(text).restore, Restore::Ask, "what cannot be read brings nothing back");
+    assert!(!read(text).gateways_unread);
+}

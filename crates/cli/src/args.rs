@@ -30,7 +30,7 @@ pub struct Common {
     #[arg(long, global = true)]
     pub json: bool,
     /// How long an agent's store may take to answer
-    #[arg(long, global = true, value_name = "TIME", value_parser = duration, default_value = "3s")]
+    #[arg(long, global = true, value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "3s")]
     pub deadline: Duration,
 }
 
@@ -253,7 +253,7 @@ pub struct Which {
     #[arg(long, value_name = "N")]
     pub request: Option<usize>,
     /// How long the session may take to go on
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "15s")]
+    #[arg(long, value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "15s")]
     pub timeout: Duration,
 }
 
@@ -293,6 +293,12 @@ pub struct Restore {
     /// Only those that are kept (`launch --keep`, `lariat keep`)
     #[arg(long)]
     pub kept: bool,
+    /// As the settings say: all for `restore = "auto"`, those that are kept for "ask", none for "never"
+    #[arg(long, conflicts_with = "kept")]
+    pub auto: bool,
+    /// Write a systemd user unit that does `restore --yes --auto` at login
+    #[arg(long, conflicts_with_all = ["yes", "max", "kept", "auto", "force"])]
+    pub install: bool,
     /// Although other agents work there
     #[arg(long)]
     pub force: bool,
@@ -347,7 +353,7 @@ pub struct Lock {
     #[arg(long, value_name = "WHY")]
     pub reason: Option<String>,
     /// How long
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = "24h")]
+    #[arg(long = "for", value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "24h")]
     pub lasts: Duration,
     /// Although somebody else holds it
     #[arg(long)]
@@ -388,7 +394,7 @@ pub struct Send {
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// How long the transcript may take to show it
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "15s")]
+    #[arg(long, value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "15s")]
     pub timeout: Duration,
 }
 
@@ -397,9 +403,9 @@ pub struct Gc {
     /// Do it
     #[arg(long)]
     pub yes: bool,
-    /// How long what has ended is kept
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "7d")]
-    pub retain: Duration,
+    /// How long what has ended is kept; 7d unless the settings say otherwise
+    #[arg(long, value_name = "TIME", value_parser = lariat_core::time::duration)]
+    pub retain: Option<Duration>,
 }
 
 #[derive(Args, Debug)]
@@ -414,7 +420,7 @@ pub struct Wait {
     #[arg(long)]
     pub any: bool,
     /// Give up after this time, with exit code 4
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = lariat_core::time::duration)]
     pub timeout: Option<Duration>,
 }
 
@@ -454,7 +460,7 @@ pub struct Stop {
     #[arg(long, requires = "all")]
     pub yes: bool,
     /// How long a gentle end may take before everything is killed (stop only)
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "10s")]
     pub grace: Duration,
     /// Go ahead even if the wish cannot be stored durably
     #[arg(long)]
@@ -519,20 +525,4 @@ fn status(text: &str) -> Result<lariat_core::Status, String> {
         let words: Vec<_> = known.iter().map(|s| s.word()).collect();
         format!("not a status; one of {}", words.join(", "))
     })
-}
-
-/// `500ms`, `3s`, `2m`, `1h`, `7d`, or seconds without a unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let seconds = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return Err("a time like 500ms, 3s, 2m, 1h or 7d".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a time like 500ms, 3s, 2m, 1h or 7d".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|e| e.to_string())
 }

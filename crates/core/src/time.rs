@@ -4,6 +4,7 @@
 //! lariat there is one type. It never asks a clock.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -146,6 +147,22 @@ impl<'de> Deserialize<'de> for Time {
         let text = String::deserialize(d)?;
         Time::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("not a time: {text}")))
     }
+}
+
+/// A time as people write it: `500ms`, `3s`, `2m`, `1h`, `7d`, or seconds without a unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err("a time like 500ms, 3s, 2m, 1h or 7d".into()),
+    };
+    let number: f64 = number.parse().map_err(|_| "a time like 500ms, 3s, 2m, 1h or 7d".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

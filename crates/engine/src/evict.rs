@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
+use lariat_adapters::settings::Settings;
 use lariat_core::{Time, Want};
 use lariat_sys::process::Identity;
 use lariat_sys::{clock, file};
@@ -15,8 +16,13 @@ use lariat_sys::{clock, file};
 use crate::launched::Launched;
 use crate::records::{Wish, Wishes, folder_name};
 
+/// How long what has ended is kept, unless a person says otherwise.
+const RETAIN: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// How long what has ended is kept.
-pub const RETAIN: Duration = Duration::from_secs(7 * 24 * 3600);
+pub fn retain(places: &Places) -> Duration {
+    Settings::read(places).retain.unwrap_or(RETAIN)
+}
 
 /// A folder of ours that is no longer needed.
 #[derive(Clone, PartialEq, Eq, Debug)]

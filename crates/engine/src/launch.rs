@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::settings::Settings;
 use lariat_adapters::{Ask, LONGEST_ARGUMENT};
 use lariat_core::{Status, Time};
 use lariat_sys::point::point;
@@ -72,7 +73,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     durable::make_folder(&places.state).map_err(files(&places.state))?;
     let lock = enter(question, order, &cwd)?;
     point("launch.claimed");
-    evict::forget(&evict::old(places, evict::RETAIN));
+    evict::forget(&evict::old(places, evict::retain(places)));
     let (handle, folder) = handle::make(places).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
@@ -113,12 +114,13 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
 /// The lock under which a launch happens, once nothing is in its way.
 fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<File, LaunchError> {
     let places = &question.places;
+    let most = Settings::read(places).max;
     loop {
         let lock = claims::guard(places).map_err(files(&places.state))?;
         if !order.force {
             free(question, cwd)?;
         }
-        let Some(max) = order.max else { return Ok(lock) };
+        let Some(max) = order.max.or(most) else { return Ok(lock) };
         let running = running(places, order.group.as_deref());
         if running.len() < max {
             return Ok(lock);

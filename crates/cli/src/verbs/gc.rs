@@ -24,7 +24,8 @@ struct Row {
 }
 
 pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
-    let old = evict::old(&question(common, Scope::Live).places, args.retain);
+    let places = question(common, Scope::Live).places;
+    let old = evict::old(&places, args.retain.unwrap_or_else(|| evict::retain(&places)));
     let done = args.yes.then(|| evict::forget(&old));
     if out.json {
         let records = old.into_iter().map(|o| Row { name: o.name.into(), last: o.last }).collect();

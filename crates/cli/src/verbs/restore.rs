@@ -1,14 +1,16 @@
 //! `lariat restore`: the plan of what was cut off, and its carrying out.
 
-use lariat_adapters::look::Scope;
+use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::settings::{Restore as Policy, Settings};
 use lariat_core::{Session, Untrusted};
 use lariat_engine::after;
 use lariat_engine::restore::{self, Outcome, Plan};
+use lariat_sys::durable;
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Restore};
-use crate::output::Out;
+use crate::output::{Failure, Out};
 use crate::verbs::question;
 
 #[derive(Serialize)]
@@ -49,7 +51,14 @@ fn row<'a>(session: &'a Session, way: Option<&'static str>, reason: Option<Strin
 
 pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
     let question = question(common, Scope::All);
-    let plan = restore::plan(&question, args.kept);
+    if args.install {
+        return install(&question.places, out);
+    }
+    let policy = Settings::read(&question.places).restore;
+    if args.auto && policy == Policy::Never {
+        return Ok(0);
+    }
+    let plan = restore::plan(&question, args.kept || args.auto && policy == Policy::Ask);
     let partial = if plan.partial { 5 } else { 0 };
     if !args.yes {
         show(&plan, out)?;
@@ -89,6 +98,26 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
     })
 }
 
+/// Writes the unit that restores at login. What it starts outlives it: only its own
+/// process is ended with it.
+fn install(places: &Places, out: &mut Out) -> Done {
+    const NAME: &str = "lariat-restore.service";
+    let folder = places.settings.parent().and_then(|p| p.parent()).map(|c| c.join("systemd/user"));
+    let folder = folder.ok_or_else(|| Failure::Usage("there is no directory for settings".into()))?;
+    let program = std::env::current_exe()?;
+    let quoted = program.to_string_lossy().replace('%', "%%").replace('"', "\\\"");
+    let unit = format!(
+        "[Unit]\nDescription=Bring back the coding agents that a reboot cut off\n\n\
+         [Service]\nType=oneshot\nExecStart=\"{quoted}\" restore --yes --auto\nKillMode=process\n\n\
+         [Install]\nWantedBy=default.target\n"
+    );
+    durable::make_folder(&folder)?;
+    durable::put(&folder, NAME, unit.as_bytes())?;
+    let path = Untrusted::new(folder.join(NAME).to_string_lossy()).row();
+    out.line(format_args!("wrote {path}; `systemctl --user enable {NAME}` makes it run at login"))?;
+    Ok(0)
+}
+
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Back(_) => "restored",
@@ -105,7 +134,7 @@ fn said(outcome: &Outcome) -> Option<String> {
     }
 }
 
-fn show(plan: &Plan, out: &mut Out) -> Result<(), crate::output::Failure> {
+fn show(plan: &Plan, out: &mut Out) -> Result<(), Failure> {
     let way = |s: &restore::Step| (s.way.as_ref().ok().map(|w| w.word()), s.way.as_ref().err().cloned());
     if out.json {
         let rows = plan.steps.iter().map(|s| {

@@ -182,7 +182,7 @@ fn s04_every_failure_is_a_warning_that_says_what_to_do() {
         gateway.behave(manner.clone());
         let began = Instant::now();
         let output = ask(&sandbox, &["ls", "-a", "--json", "--deadline", "400ms"]);
-        assert!(began.elapsed().as_secs() < 10, "{manner:?} held it up for {:?}", began.elapsed());
+        assert!(began.elapsed().as_secs() < 30, "{manner:?} held it up for {:?}", began.elapsed());
         expect_silent(&Answer::of(&output), "did not answer within");
     }
     // What is said besides an answer disturbs nothing.

@@ -373,3 +373,30 @@ fn names_marks_and_output_are_where_people_look_for_them() {
     let output = following.output(DEADLINE);
     assert_eq!((output.code(), output.stdout.lines().last()), (0, Some("half")), "it ends with the session");
 }
+
+#[test]
+fn what_comes_back_without_asking_is_a_persons_choice() {
+    let stage = Stage::new("policy");
+    let (kept, other) = (stage.launch("a", &["--keep"]), stage.launch("b", &[]));
+    stage.power_cut();
+    let settings = stage.sandbox.home().join(".config/lariat/config.toml");
+    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    for (policy, back) in [("never", vec![]), ("ask", vec![kept.handle()]), ("auto", vec![other.handle()])] {
+        fs::write(&settings, format!("restore = {policy:?}\n")).expect("settings");
+        let output = ask(&stage.sandbox, &["restore", "--yes", "--auto", "--json"]);
+        assert_eq!(output.code(), 0, "{policy}: {}", output.stderr);
+        let told: Value = serde_json::from_str(&output.stdout).unwrap_or(json!({"restore": []}));
+        assert_eq!(ids(&told["restore"]), back, "{policy}");
+    }
+    // Settings that cannot be read bring nothing back but what is kept.
+    let third = stage.launch("c", &[]);
+    stage.power_cut();
+    fs::write(&settings, "restore = \"sometimes\"\n").expect("settings");
+    let told = stage.act(&["restore", "--yes", "--auto"]);
+    assert_eq!(ids(&told["restore"]), [kept.handle()], "not {}", third.handle());
+
+    assert_eq!(ask(&stage.sandbox, &["restore", "--install"]).code(), 0);
+    let unit = stage.sandbox.home().join(".config/systemd/user/lariat-restore.service");
+    let unit = fs::read_to_string(unit).expect("a unit");
+    assert!(unit.contains("restore --yes --auto") && unit.contains("KillMode=process"), "{unit}");
+}
