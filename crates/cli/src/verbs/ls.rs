@@ -7,6 +7,7 @@ use lariat_core::text::fit;
 use lariat_core::{Session, Status};
 use lariat_engine::list;
 use lariat_engine::list::Answer;
+use lariat_sys::memory;
 use lariat_sys::watch::Watch;
 
 use crate::Done;
@@ -26,6 +27,7 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
     if args.watch {
         return watch(args, common, out);
     }
+    memory::for_a_moment();
     let answer = look(args, common);
     show(&answer, out)?;
     let code = code(&answer);
