@@ -1,5 +1,6 @@
 //! Files of a store, many at once: keys first, then the cache, then the disk.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lariat_sys::clock;
 use lariat_sys::file::{self, Key};
 
-use crate::cache::{Cache, Kept, Known, flat};
+use crate::cache::{self, Cache, Kept};
 use crate::look::{Look, Scope};
 use crate::reader::{Fold, Reader, Reading};
 
@@ -42,43 +43,126 @@ pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
     }
 }
 
-/// Reads files through the cache of that name, on all cores; the answers are in
-/// order.
-pub fn read_all<F: Fold + Sync>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
-    let mut cache = Cache::<F>::load(look.places.cache.as_ref().map(|folder| folder.join(cache)));
-    let now = clock::now_ms().saturating_mul(1_000_000);
-    let mut readings: Vec<Option<io::Result<Box<Reading<F>>>>> = Vec::with_capacity(files.len());
-    let mut newer = vec![false; files.len()];
-    let mut missing = Vec::new();
-    for (i, file) in files.iter().enumerate() {
-        let (known, prior) = match cache.take(&file.key) {
-            Known::This(reading, is_newer) if reading.whole || !file.whole => {
-                newer[i] = is_newer;
-                (Some(Ok(reading)), None)
-            }
-            Known::This(reading, _) | Known::Earlier(reading) => (None, Some(reading)),
-            Known::Nothing => (None, None),
-        };
-        if known.is_none() {
-            missing.push((i, prior));
-        }
-        readings.push(known);
-    }
-    if !missing.is_empty() {
-        for (i, reading) in read_missing(files, missing, look.steps) {
-            (readings[i], newer[i]) = (Some(reading), true);
-        }
-        let kept = files.iter().zip(&readings).zip(&newer).filter_map(|((file, reading), newer)| {
-            let reading = reading.as_ref()?.as_ref().ok()?;
-            Some(Kept { key: flat(&file.key), reading, newer: *newer })
-        });
-        cache.save(kept, look.scope == Scope::All, now);
-    }
-    readings.into_iter().map(|r| r.unwrap_or_else(|| Err(io::ErrorKind::Other.into()))).collect()
+/// What files hold, as they were read now or before.
+pub struct Readings<F> {
+    cache: Cache,
+    fresh: Vec<Batch>,
+    places: Vec<Place>,
+    fold: std::marker::PhantomData<fn() -> F>,
 }
 
-type Missing<F> = (usize, Option<Box<Reading<F>>>);
-type Read<F> = Vec<(usize, io::Result<Box<Reading<F>>>)>;
+/// Where a reading is.
+enum Place {
+    /// In the cache.
+    Kept(cache::Place),
+    /// In a batch that was read now, from here to there.
+    Fresh { batch: usize, from: usize, to: usize, whole: bool },
+    /// The file could not be read.
+    Failed(io::Error),
+}
+
+/// Some files that were read by one thread: the readings as they are kept, and
+/// for each file where its reading is.
+struct Batch {
+    bytes: Vec<u8>,
+    places: Vec<(usize, Place)>,
+}
+
+/// Reads files through the cache of that name, on all cores.
+pub fn read<F: Fold>(look: &Look<'_>, cache: &str, files: &[&Found]) -> Readings<F> {
+    let cache = Cache::load(look.places.cache.as_ref().map(|folder| folder.join(cache)));
+    let now = clock::now_ms().saturating_mul(1_000_000);
+    let mut missing = Vec::new();
+    let places = files.iter().enumerate().map(|(i, file)| {
+        let place = cache.find(&file.key);
+        let kept = place.and_then(|p| cache.get(p));
+        match place.zip(kept) {
+            Some((place, kept)) if kept.key == file.key && (kept.whole || !file.whole) => Place::Kept(place),
+            _ => {
+                missing.push((i, place));
+                Place::Failed(io::ErrorKind::Other.into()) // until it is read
+            }
+        }
+    });
+    let places = places.collect();
+    let mut readings = Readings { cache, fresh: Vec::new(), places, fold: std::marker::PhantomData };
+    if !missing.is_empty() {
+        readings.read_missing(look, files, missing);
+        readings.save(look, files, now);
+    }
+    readings
+}
+
+/// Reads files through the cache of that name, on all cores; the answers are in
+/// order.
+pub fn read_all<F: Fold>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
+    let files: Vec<&Found> = files.iter().collect();
+    let readings = read::<F>(look, cache, &files);
+    files.iter().enumerate().map(|(i, file)| readings.get(i, file)).collect()
+}
+
+impl<F: Fold> Readings<F> {
+    /// What was read of a file, by its number among those asked for.
+    pub fn get(&self, i: usize, file: &Found) -> io::Result<Box<Reading<F>>> {
+        let known = match &self.places[i] {
+            Place::Failed(e) => return Err(io::Error::new(e.kind(), e.to_string())),
+            Place::Kept(place) => self.cache.get(*place).map(|k| k.bytes),
+            Place::Fresh { batch, from, to, .. } => self.fresh[*batch].bytes.get(*from..*to),
+        };
+        // What the cache cannot tell after all is read.
+        let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
+        known.unwrap_or_else(|| read_one(&mut Reader::default(), file, None))
+    }
+
+    fn read_missing(&mut self, look: &Look<'_>, files: &[&Found], missing: Vec<(usize, Option<cache::Place>)>) {
+        let cache = &self.cache;
+        let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
+        let batches: Vec<&[_]> = missing.chunks(32).collect();
+        self.fresh = in_parallel(batches, |batch| {
+            let mut reader = Reader::<F>::default();
+            let mut bytes = Vec::with_capacity(batch.len() * 512);
+            let places = batch.iter().map(|(i, place)| {
+                look.steps.fetch_add(1, Ordering::Relaxed);
+                let from = bytes.len();
+                let read = read_one(&mut reader, files[*i], place.and_then(earlier)).and_then(|reading| {
+                    bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
+                    Ok(reading.whole)
+                });
+                let to = bytes.len();
+                (*i, read.map_or_else(Place::Failed, |whole| Place::Fresh { batch: 0, from, to, whole }))
+            });
+            let places = places.collect();
+            Batch { bytes, places }
+        });
+        for (number, read) in self.fresh.iter_mut().enumerate() {
+            for (i, mut place) in std::mem::take(&mut read.places) {
+                if let Place::Fresh { batch, .. } = &mut place {
+                    *batch = number;
+                }
+                self.places[i] = place;
+            }
+        }
+    }
+
+    /// What nobody asked for this time is kept too, unless all was asked for: then
+    /// it is of files that are gone.
+    fn save(&self, look: &Look<'_>, files: &[&Found], now: i64) {
+        let asked = files.iter().zip(&self.places).filter_map(|(file, place)| match place {
+            Place::Kept(place) => self.cache.get(*place),
+            Place::Fresh { batch, from, to, whole } => {
+                let bytes = &self.fresh[*batch].bytes[*from..*to];
+                Some(Kept { key: file.key, whole: *whole, bytes, newer: true })
+            }
+            Place::Failed(_) => None,
+        });
+        let mut kept: Vec<Kept<'_>> = asked.collect();
+        if look.scope != Scope::All {
+            let asked: HashSet<(u64, u64)> = files.iter().map(|f| (f.key.device, f.key.inode)).collect();
+            kept.extend(self.cache.all().filter(|k| !asked.contains(&(k.key.device, k.key.inode))));
+        }
+        self.cache.save(kept, now);
+    }
+}
 
 /// A file whose key could not be taken is opened with all care, to say why.
 fn open(wanted: &Found) -> io::Result<std::fs::File> {
@@ -88,22 +172,12 @@ fn open(wanted: &Found) -> io::Result<std::fs::File> {
     }
 }
 
-fn read_missing<F: Fold>(files: &[Found], missing: Vec<Missing<F>>, steps: &AtomicUsize) -> Read<F> {
-    let batches = spread(missing, 16);
-    let done = in_parallel(batches, |batch| {
-        let mut reader = Reader::<F>::default();
-        let read: Read<F> = batch
-            .into_iter()
-            .map(|(i, prior)| {
-                let wanted = &files[i];
-                steps.fetch_add(1, Ordering::Relaxed);
-                let reading = open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole));
-                (i, reading)
-            })
-            .collect();
-        read
-    });
-    done.into_iter().flatten().collect()
+fn read_one<F: Fold>(
+    reader: &mut Reader<F>,
+    wanted: &Found,
+    prior: Option<Box<Reading<F>>>,
+) -> io::Result<Box<Reading<F>>> {
+    open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole))
 }
 
 /// Cuts items into batches.

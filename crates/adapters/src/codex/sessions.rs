@@ -42,9 +42,10 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
         }
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
-    let files: Vec<Found> = stored.iter().map(|s| s.file.clone()).collect();
+    let files: Vec<&Found> = stored.iter().map(|s| &s.file).collect();
+    let readings = store::read::<Rollout>(look, "codex", &files);
     let read: Vec<Read> =
-        read_all::<Rollout>(look, "codex", &files).into_iter().map(|r| r.map_err(|e| e.to_string())).collect();
+        files.iter().enumerate().map(|(i, file)| readings.get(i, file).map_err(|e| e.to_string())).collect();
     for (s, read) in stored.iter().zip(&read) {
         tell_unreadable(look, report, s, read);
     }
