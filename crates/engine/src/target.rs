@@ -103,6 +103,7 @@ mod tests {
             transcript: None,
             start: None,
             shared: false,
+            text: None,
         })
     }
 

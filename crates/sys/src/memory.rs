@@ -26,7 +26,7 @@ const BLOCK: usize = 64 << 10;
 /// Pieces are multiples of this.
 const STEP: usize = 16;
 /// Larger pieces are few, and come from the system.
-const LARGEST: usize = 1024;
+const LARGEST: usize = 4096;
 const SIZES: usize = LARGEST / STEP;
 /// From here on the pool is taken in huge pages, where there are any: a small
 /// answer does not reach it, and a large one needs few steps instead of thousands.
