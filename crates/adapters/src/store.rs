@@ -118,13 +118,12 @@ impl<F: Fold> Readings<F> {
         let cache = &self.cache;
         let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
         let batches: Vec<&[_]> = missing.chunks(32).collect();
-        self.fresh = in_parallel(batches, |batch| {
-            let mut reader = Reader::<F>::default();
+        self.fresh = in_parallel_with(batches, Reader::<F>::default, |reader, batch| {
             let mut bytes = Vec::with_capacity(batch.len() * 512);
             let places = batch.iter().map(|(i, place)| {
                 look.steps.fetch_add(1, Ordering::Relaxed);
                 let from = bytes.len();
-                let read = read_one(&mut reader, files[*i], place.and_then(earlier)).and_then(|reading| {
+                let read = read_one(reader, files[*i], place.and_then(earlier)).and_then(|reading| {
                     bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
                     Ok(reading.whole)
                 });
@@ -196,20 +195,30 @@ pub fn spread<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
 /// Runs `work` over the items on as many threads as there are cores (at most
 /// four), and gives the results in order.
 pub fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    in_parallel_with(items, || (), |(), item| work(item))
+}
+
+/// The same, where each thread has something of its own to work with.
+pub fn in_parallel_with<T: Send, S, R: Send>(
+    items: Vec<T>,
+    own: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, T) -> R + Sync,
+) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     if items.len() < 2 || threads == 1 {
-        return items.into_iter().map(work).collect();
+        let mut own = own();
+        return items.into_iter().map(|item| work(&mut own, item)).collect();
     }
     let count = items.len();
     let items: Vec<std::sync::Mutex<Option<T>>> = items.into_iter().map(|i| Some(i).into()).collect();
     let next = AtomicUsize::new(0);
     let run = || {
-        let mut done = Vec::new();
+        let (mut own, mut done) = (own(), Vec::new());
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = items.get(i) else { return done };
             let item = slot.lock().ok().and_then(|mut slot| slot.take());
-            done.extend(item.map(|item| (i, work(item))));
+            done.extend(item.map(|item| (i, work(&mut own, item))));
         }
     };
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {

@@ -135,8 +135,9 @@ fn transcripts(
         .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
         .map(|e| projects.join(e.name))
         .collect();
-    let mut all: Vec<Stored> = Vec::new();
-    for (found, warnings, left_out) in in_parallel(folders, |folder| in_folder(look, &folder, needed)) {
+    let folders = in_parallel(folders, |folder| in_folder(look, &folder, needed));
+    let mut all: Vec<Stored> = Vec::with_capacity(folders.iter().map(|(found, ..)| found.len()).sum());
+    for (found, warnings, left_out) in folders {
         report.warnings.extend(warnings);
         hidden.extend(left_out);
         all.extend(found);
@@ -313,7 +314,8 @@ impl Seen {
     fn tokens(&self) -> Option<lariat_core::Tokens> {
         let reading = self.reading.as_ref().ok()?;
         let accounted = reading.fold.cost_state_tokens();
-        let counted = (self.counts && reading.whole && reading.unread.is_none()).then(|| {
+        let whole = self.counts && reading.whole && self.agents.iter().all(|a| a.whole);
+        let counted = (whole && reading.unread.is_none()).then(|| {
             Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
         });
         // Messages miss what `/compact` used; the accounting misses a run that was killed.
