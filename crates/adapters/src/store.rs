@@ -131,6 +131,7 @@ impl<F: Fold> Readings<F> {
                 (*i, read.map_or_else(Place::Failed, |whole| Place::Fresh { batch: 0, from, to, whole }))
             });
             let places = places.collect();
+            bytes.shrink_to_fit(); // it stays until all is told
             Batch { bytes, places }
         });
         for (number, read) in self.fresh.iter_mut().enumerate() {

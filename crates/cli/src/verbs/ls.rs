@@ -29,7 +29,11 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return watch(args, common, out);
     }
     memory::for_a_moment();
-    let answer = look_with(args, common, |question| if out.json { list_as_text(question, json::session) } else { list(question) });
+    let answer = look_with(
+        args,
+        common,
+        |question| if out.json { list_as_text(question, json::session) } else { list(question) },
+    );
     show(&answer, out)?;
     let code = code(&answer);
     std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
