@@ -5,105 +5,103 @@
 //! version only as a place to go on from, checked by [`crate::reader`]. A cache
 //! that is lost, damaged, from another version or not to be written is simply
 //! not there; the answer is the same, later.
+//!
+//! A reading stays as the bytes it is kept as until somebody looks at it: most
+//! are looked at once, by the thread that tells of them, and a changed cache is
+//! mostly made of bytes of the old one.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use lariat_sys::file::{self, Key};
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::reader::{Fold, Reading};
-use crate::store::in_parallel;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Changes with every change of what is kept: an old cache is then no cache.
-const FORMAT: u64 = u64::from_le_bytes(*b"lariat05");
-/// Entries are kept in shards of so many, to be read by several threads.
-const SHARD: usize = 256;
-/// Format, number of shards, checksum of the index. The index has the length
-/// and the checksum of each shard.
+const FORMAT: u64 = u64::from_le_bytes(*b"lariat07");
+/// Format, number of entries, checksum of all before the foot.
 const FOOT: usize = 24;
+/// An entry of the index: the key, whether it is whole, where its bytes end.
+const ENTRY: usize = 56;
 /// A file that changed this short a while before it was read may change again
 /// within the same time stamp.
 const RACY: i64 = 50_000_000;
 
-/// A key as it is stored: device, inode, size, mtime, ctime.
-pub type FlatKey = (u64, u64, u64, i64, i64);
-
-/// A key as it is stored.
-pub fn flat(key: &Key) -> FlatKey {
-    (key.device, key.inode, key.size, key.mtime, key.ctime)
-}
-
 /// The readings of one adapter's files, in two files of ours: the base, and
 /// what was read since it was written. So a line that a live session adds costs
 /// a small write, and a large base is written again only when much has changed.
-pub struct Cache<F> {
-    base: Option<PathBuf>,
-    readings: Readings<F>,
-    base_entries: usize,
+#[derive(Default)]
+pub struct Cache {
+    path: Option<PathBuf>,
+    base: Layer,
+    newer: Layer,
 }
 
-/// What the cache knows of a file.
-pub enum Known<F> {
-    /// This version was read; whether that is only in the newer file.
-    This(Box<Reading<F>>, bool),
-    /// An earlier version was read.
-    Earlier(Box<Reading<F>>),
-    /// Nothing.
-    Nothing,
+/// Where the cache has something of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Only in what was read since the base was written.
+    pub newer: bool,
+    entry: usize,
 }
 
-/// A reading to be kept.
-pub struct Kept<'a, F> {
+/// A reading that is or shall be kept.
+#[derive(Clone, Copy)]
+pub struct Kept<'a> {
     /// Of which version of which file.
-    pub key: FlatKey,
+    pub key: Key,
+    /// Whether every line was folded.
+    pub whole: bool,
     /// What was read.
-    pub reading: &'a Reading<F>,
+    pub bytes: &'a [u8],
     /// Whether the base has it not.
     pub newer: bool,
 }
 
-impl<F: Fold> Cache<F> {
+impl Cache {
     /// Loads a cache. Without a path there is none, and none is written.
-    pub fn load(base: Option<PathBuf>) -> Cache<F> {
-        let mut readings = Readings::default();
-        let mut base_entries = 0;
-        if let Some(path) = &base {
-            base_entries = read(path, false, &mut readings).unwrap_or(0);
-            let _ = read(&newer(path), true, &mut readings); // what is damaged is not there
-        }
-        Cache { base, readings, base_entries }
+    pub fn load(path: Option<PathBuf>) -> Cache {
+        // What is damaged is not there.
+        let base = path.as_deref().and_then(|path| Layer::read(path).ok()).unwrap_or_default();
+        let newer = path.as_deref().and_then(|path| Layer::read(&newer(path)).ok()).unwrap_or_default();
+        Cache { path, base, newer }
     }
 
-    /// Takes out what is known of a file.
-    pub fn take(&mut self, key: &Key) -> Known<F> {
-        match self.readings.remove(&(key.device, key.inode)) {
-            Some((kept, newer, reading)) if kept == flat(key) => Known::This(reading, newer),
-            Some((_, _, reading)) => Known::Earlier(reading),
-            None => Known::Nothing,
-        }
+    /// Finds what is known of a file, in this or an earlier version. One whose
+    /// key could not be taken has no inode, and is not known.
+    pub fn find(&self, key: &Key) -> Option<Place> {
+        let newer = self.newer.find(key).map(|entry| Place { newer: true, entry });
+        newer.or_else(|| self.base.find(key).map(|entry| Place { newer: false, entry }))
+    }
+
+    /// What is kept there.
+    pub fn get(&self, place: Place) -> Option<Kept<'_>> {
+        let layer = if place.newer { &self.newer } else { &self.base };
+        let (key, whole, bytes) = layer.get(place.entry)?;
+        Some(Kept { key, whole, bytes, newer: place.newer })
+    }
+
+    /// All that is kept, the newer of two readings of a file only.
+    pub fn all(&self) -> impl Iterator<Item = Kept<'_>> {
+        let newer = (0..self.newer.entries).filter_map(|entry| self.get(Place { newer: true, entry }));
+        let base = (0..self.base.entries).filter_map(|entry| self.get(Place { newer: false, entry }));
+        newer.chain(base.filter(|k| self.newer.find(&k.key).is_none()))
     }
 
     /// Writes down what was read. A file that changed this very moment is left
-    /// out: it may change again within the same time stamp. What nobody asked for
-    /// this time is kept too, unless all was asked for: then it is of files that
-    /// are gone.
-    pub fn save<'a>(&'a self, kept: impl Iterator<Item = Kept<'a, F>> + Clone, all: bool, now_ns: i64)
-    where
-        F: 'a,
-    {
-        let Some(base) = &self.base else { return };
-        let unasked = self.readings.values().filter(|_| !all);
-        let unasked = unasked.map(|(key, newer, reading)| Kept { key: *key, reading, newer: *newer });
-        let settled = kept.filter(|k| now_ns.saturating_sub(k.key.4) > RACY).chain(unasked);
-        let since = settled.clone().filter(|k| k.newer);
+    /// out: it may change again within the same time stamp.
+    pub fn save(&self, kept: Vec<Kept<'_>>, now_ns: i64) {
+        let Some(base) = &self.path else { return };
+        let mut kept = kept;
+        kept.retain(|k| k.key.inode != 0 && now_ns.saturating_sub(k.key.ctime) > RACY);
+        // A file that was found under two names is one.
+        kept.sort_unstable_by_key(|k| (identity(&k.key), !k.whole));
+        kept.dedup_by_key(|k| identity(&k.key));
         // A cache that cannot be written is no reason to fail.
-        if since.clone().count() * 8 < self.base_entries {
-            let _ = write(&newer(base), since);
-        } else if write(base, settled).is_ok() {
+        if kept.iter().filter(|k| k.newer).count() * 8 < self.base.entries {
+            kept.retain(|k| k.newer);
+            let _ = write(&newer(base), &kept);
+        } else if write(base, &kept).is_ok() {
             #[expect(clippy::disallowed_methods, reason = "our own cache, now part of the base")]
             let _ = std::fs::remove_file(newer(base));
         }
@@ -114,84 +112,72 @@ fn newer(base: &Path) -> PathBuf {
     base.with_extension("newer")
 }
 
-/// Inodes are numbers given out in turn: they need no better hash.
-type Readings<F> = HashMap<(u64, u64), (FlatKey, bool, Box<Reading<F>>), BuildHasherDefault<Spread>>;
-
-#[derive(Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(29) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
+/// Which file it is, in whatever version.
+fn identity(key: &Key) -> (u64, u64) {
+    (key.device, key.inode)
 }
 
-/// Reads one of the two files; how many entries it has.
-fn read<F: Fold>(path: &Path, newer: bool, into: &mut Readings<F>) -> io::Result<usize> {
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not our cache");
-    let (file, key) = file::open(path)?;
-    let end = key.size.checked_sub(FOOT as u64).ok_or_else(damaged)?;
-    let mut foot = [0; FOOT];
-    file.read_exact_at(&mut foot, end)?;
-    let [format, shards, sum] =
-        [0, 8, 16].map(|at| u64::from_le_bytes(foot[at..at + 8].try_into().unwrap_or_default()));
-    let index_size = shards.saturating_mul(16);
-    if format != FORMAT || index_size > end {
-        return Err(damaged()); // before any size in it is believed
-    }
-    let mut index = vec![0; index_size as usize];
-    file.read_exact_at(&mut index, end - index_size)?;
-    if xxh3_64(&index) != sum {
-        return Err(damaged());
-    }
-    let mut offset = 0u64;
-    let mut places = Vec::new();
-    for entry in index.as_chunks::<8>().0.chunks_exact(2) {
-        let (len, sum) = (u64::from_le_bytes(entry[0]), u64::from_le_bytes(entry[1]));
-        places.push((offset, len, sum));
-        offset = offset.saturating_add(len);
-    }
-    if offset != end - index_size {
-        return Err(damaged());
-    }
-    let read_shard = |(offset, len, sum): (u64, u64, u64)| {
-        let mut shard = vec![0; len as usize];
-        file.read_exact_at(&mut shard, offset)?;
-        if xxh3_64(&shard) != sum {
+/// One of the two files, as it lies on disk: readings, then the index in the
+/// order of device and inode, then the foot.
+#[derive(Default)]
+struct Layer {
+    bytes: Vec<u8>,
+    entries: usize,
+}
+
+impl Layer {
+    fn read(path: &Path) -> io::Result<Layer> {
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not our cache");
+        let (file, key) = file::open(path)?;
+        let end = key.size.checked_sub(FOOT as u64).ok_or_else(damaged)?;
+        let mut foot = [0; FOOT];
+        file.read_exact_at(&mut foot, end)?;
+        let [format, entries, sum] = numbers(&foot);
+        if format != FORMAT || entries.saturating_mul(ENTRY as u64) > end {
+            return Err(damaged()); // before any size in it is believed
+        }
+        let mut bytes = vec![0; end as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        if xxh3_64(&bytes) != sum {
             return Err(damaged());
         }
-        decode(&shard).map_err(|_| damaged())
-    };
-    let mut count = 0;
-    for shard in in_parallel(places, read_shard) {
-        for (key, reading) in shard? {
-            into.insert((key.0, key.1), (key, newer, reading));
-            count += 1;
-        }
+        Ok(Layer { bytes, entries: entries as usize })
     }
-    Ok(count)
+
+    fn index(&self) -> (&[u8], &[[u8; ENTRY]]) {
+        let (readings, index) = self.bytes.split_at(self.bytes.len() - self.entries * ENTRY);
+        (readings, index.as_chunks().0)
+    }
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        let (_, index) = self.index();
+        index
+            .binary_search_by_key(&identity(key), |entry| {
+                let [device, inode] = numbers(entry);
+                (device, inode)
+            })
+            .ok()
+    }
+
+    fn get(&self, entry: usize) -> Option<(Key, bool, &[u8])> {
+        let (readings, index) = self.index();
+        let [device, inode, size, mtime, ctime, whole, end] = numbers(index.get(entry)?);
+        let from = entry.checked_sub(1).map_or(0, |before| numbers::<7>(&index[before])[6]);
+        let key = Key { device, inode, size, mtime: mtime as i64, ctime: ctime as i64 };
+        Some((key, whole != 0, readings.get(from as usize..end as usize)?))
+    }
 }
 
-fn decode<F: Fold>(mut shard: &[u8]) -> postcard::Result<Vec<(FlatKey, Box<Reading<F>>)>> {
-    let mut entries = Vec::with_capacity(SHARD);
-    while !shard.is_empty() {
-        let entry;
-        (entry, shard) = postcard::take_from_bytes(shard)?;
-        entries.push(entry);
-    }
-    Ok(entries)
+/// The numbers at the start of these bytes.
+fn numbers<const N: usize>(bytes: &[u8]) -> [u64; N] {
+    let (numbers, _) = bytes.as_chunks();
+    std::array::from_fn(|i| numbers.get(i).map_or(0, |n| u64::from_le_bytes(*n)))
 }
 
-/// Writes one of the two files: shards, then the index, then the foot. Not
-/// durable on purpose, but never half a file: another lariat may read it now.
-fn write<'a, F: Fold + 'a>(path: &Path, kept: impl Iterator<Item = Kept<'a, F>>) -> io::Result<()> {
-    replace(path, |file| write_shards(file, kept))
+/// Writes one of the two files. Not durable on purpose, but never half a file:
+/// another lariat may read it now.
+fn write(path: &Path, kept: &[Kept<'_>]) -> io::Result<()> {
+    replace(path, |file| write_layer(file, kept))
 }
 
 /// Puts a file of the cache into its place, or leaves it as it was.
@@ -211,20 +197,72 @@ pub(crate) fn replace(path: &Path, fill: impl FnOnce(std::fs::File) -> io::Resul
     written
 }
 
-fn write_shards<'a, F: Fold + 'a>(mut file: std::fs::File, kept: impl Iterator<Item = Kept<'a, F>>) -> io::Result<()> {
-    let mut kept = kept.peekable();
-    let mut index = Vec::new();
-    let mut shard = Vec::with_capacity(1 << 17);
-    while kept.peek().is_some() {
-        shard.clear();
-        for k in kept.by_ref().take(SHARD) {
-            shard = postcard::to_extend(&(k.key, k.reading), shard).map_err(io::Error::other)?;
-        }
-        index.extend_from_slice(&(shard.len() as u64).to_le_bytes());
-        index.extend_from_slice(&xxh3_64(&shard).to_le_bytes());
-        file.write_all(&shard)?;
+fn write_layer(file: std::fs::File, kept: &[Kept<'_>]) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(256 << 10, file);
+    let mut sum = Xxh3::new();
+    let mut index = Vec::with_capacity(kept.len() * ENTRY);
+    let mut end = 0;
+    for Kept { key, whole, bytes, .. } in kept {
+        file.write_all(bytes)?;
+        sum.update(bytes);
+        end += bytes.len() as u64;
+        let Key { device, inode, size, mtime, ctime } = *key;
+        let entry = [device, inode, size, mtime as u64, ctime as u64, u64::from(*whole), end];
+        index.extend_from_slice(entry.map(u64::to_le_bytes).as_flattened());
     }
     file.write_all(&index)?;
-    let foot = [FORMAT, (index.len() / 16) as u64, xxh3_64(&index)].map(u64::to_le_bytes);
-    file.write_all(foot.as_flattened())
+    sum.update(&index);
+    let foot = [FORMAT, kept.len() as u64, sum.digest()].map(u64::to_le_bytes);
+    file.write_all(foot.as_flattened())?;
+    file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(inode: u64, size: u64) -> Key {
+        Key { device: 1, inode, size, mtime: 5, ctime: 5 }
+    }
+
+    fn kept(inode: u64, size: u64, bytes: &[u8], newer: bool) -> Kept<'_> {
+        Kept { key: key(inode, size), whole: inode % 2 == 0, bytes, newer }
+    }
+
+    fn told(cache: &Cache) -> Vec<(u64, u64, bool, Vec<u8>)> {
+        let mut told: Vec<_> = cache.all().map(|k| (k.key.inode, k.key.size, k.whole, k.bytes.to_vec())).collect();
+        told.sort();
+        told
+    }
+
+    #[test]
+    fn little_that_is_new_goes_beside_the_base_and_counts_first() {
+        let folder = std::env::temp_dir().join(format!("lariat-cache-{}", std::process::id()));
+        let path = folder.join("claude");
+        let many: Vec<Kept<'_>> = (1..=20).rev().map(|i| kept(i, i, b"abc", true)).collect();
+        Cache::load(Some(path.clone())).save(many, 1 << 60);
+        let base = Cache::load(Some(path.clone()));
+        assert_eq!(base.all().count(), 20);
+        assert_eq!(base.find(&key(21, 0)), None);
+
+        // One that grew, one that is new, and one that is not settled.
+        let mut now: Vec<Kept<'_>> = base.all().filter(|k| k.key.inode != 7).collect();
+        now.extend([kept(7, 99, b"grown", true), kept(30, 1, b"", true)]);
+        now.push(Kept { key: Key { ctime: 1 << 60, ..key(31, 1) }, ..kept(31, 1, b"racy", true) });
+        base.save(now, 1 << 60);
+        assert!(newer(&path).exists(), "two of twenty are few");
+        let both = Cache::load(Some(path.clone()));
+        assert_eq!(both.all().count(), 21, "the base's own reading of 7 is hidden, 31 is left out");
+        let seven = both.get(both.find(&key(7, 99)).unwrap()).unwrap();
+        assert_eq!((seven.key, seven.whole, seven.bytes, seven.newer), (key(7, 99), false, &b"grown"[..], true));
+
+        // Much that is new becomes the base.
+        let all = told(&both);
+        both.save(both.all().map(|k| Kept { newer: true, ..k }).collect(), 1 << 60);
+        assert!(!newer(&path).exists());
+        assert_eq!(told(&Cache::load(Some(path.clone()))), all);
+
+        #[expect(clippy::disallowed_methods, reason = "this test's own folder")]
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -190,26 +190,29 @@ impl<F: Fold> Reader<F> {
     fn fold_lines(&mut self, reading: &mut Reading<F>, until: u64, enough: impl Fn(&F) -> bool) -> io::Result<()> {
         while self.source.position() < until {
             let start = self.source.position();
-            match self.source.fill_buf()? {
-                [] => break,
-                [b'\n', ..] => {
-                    self.source.consume(1);
+            if start == 0 && self.source.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+                self.source.consume(3);
+            }
+            let buffer = self.source.fill_buf()?;
+            let read = match memchr(b'\n', buffer) {
+                _ if buffer.is_empty() => break,
+                // A blank line, or one that cannot matter.
+                Some(end) if end == 0 || F::SIEVE.is_some_and(|sieve| !sieve(&buffer[..end])) => {
+                    self.source.consume(end + 1);
                     reading.offset = self.source.position();
                     continue;
                 }
-                [0xef, 0xbb, 0xbf, ..] if start == 0 => self.source.consume(3),
-                buffer => {
-                    if let Some(sieve) = F::SIEVE
-                        && let Some(end) = memchr(b'\n', buffer)
-                        && !sieve(&buffer[..end])
-                    {
-                        self.source.consume(end + 1);
-                        reading.offset = self.source.position();
-                        continue;
-                    }
+                // Nearly every line lies in the buffer whole: then nothing needs to be
+                // asked of the source in between.
+                Some(end) => {
+                    let mut line = &buffer[..=end];
+                    let read = self.doc.read(&mut line).and_then(|()| end_of_line(&mut line));
+                    let taken = end + 1 - line.len();
+                    self.source.consume(taken);
+                    read
                 }
-            }
-            let read = self.doc.read(&mut self.source).and_then(|()| self.end_of_line());
+                None => self.doc.read(&mut self.source).and_then(|()| end_of_line(&mut self.source)),
+            };
             let fine = match read {
                 Ok(newline) => {
                     reading.ragged = !newline;
@@ -239,20 +242,20 @@ impl<F: Fold> Reader<F> {
         }
         Ok(())
     }
+}
 
-    /// Goes to the next line; `false` if the file ends here without a newline.
-    fn end_of_line(&mut self) -> Result<bool, Bad> {
-        loop {
-            let next = self.source.fill_buf()?.first().copied();
-            match next {
-                None => return Ok(false), // a whole value at the end of the file
-                Some(b' ' | b'\t' | b'\r') => self.source.consume(1),
-                Some(b'\n') => {
-                    self.source.consume(1);
-                    return Ok(true);
-                }
-                Some(_) => return Err(Bad::Broken),
+/// Goes to the next line; `false` if the file ends here without a newline.
+fn end_of_line(source: &mut impl BufRead) -> Result<bool, Bad> {
+    loop {
+        let next = source.fill_buf()?.first().copied();
+        match next {
+            None => return Ok(false), // a whole value at the end of the file
+            Some(b' ' | b'\t' | b'\r') => source.consume(1),
+            Some(b'\n') => {
+                source.consume(1);
+                return Ok(true);
             }
+            Some(_) => return Err(Bad::Broken),
         }
     }
 }

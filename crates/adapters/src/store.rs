@@ -1,13 +1,15 @@
 //! Files of a store, many at once: keys first, then the cache, then the disk.
 
+use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lariat_sys::clock;
-use lariat_sys::file::{self, Key};
+use lariat_sys::file::{self, Directory, Key};
 
-use crate::cache::{Cache, Kept, Known, flat};
+use crate::cache::{self, Cache, Kept};
 use crate::look::{Look, Scope};
 use crate::reader::{Fold, Reader, Reading};
 
@@ -42,68 +44,164 @@ pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
     }
 }
 
+/// What files hold, as they were read now or before.
+pub struct Readings<F> {
+    cache: Cache,
+    fresh: Vec<Batch>,
+    places: Vec<Place>,
+    fold: std::marker::PhantomData<fn() -> F>,
+}
+
+/// Where a reading is.
+enum Place {
+    /// In the cache.
+    Kept(cache::Place),
+    /// In a batch that was read now, from here to there.
+    Fresh { batch: usize, from: usize, to: usize, whole: bool },
+    /// The file could not be read.
+    Failed(io::Error),
+}
+
+/// Some files that were read by one thread: the readings as they are kept, and
+/// for each file where its reading is.
+struct Batch {
+    bytes: Vec<u8>,
+    places: Vec<(usize, Place)>,
+}
+
+/// Reads files through the cache of that name, on all cores.
+pub fn read<F: Fold>(look: &Look<'_>, cache: &str, files: &[&Found]) -> Readings<F> {
+    let cache = Cache::load(look.places.cache.as_ref().map(|folder| folder.join(cache)));
+    let now = clock::now_ms().saturating_mul(1_000_000);
+    let mut missing = Vec::new();
+    let places = files.iter().enumerate().map(|(i, file)| {
+        let place = cache.find(&file.key);
+        let kept = place.and_then(|p| cache.get(p));
+        match place.zip(kept) {
+            Some((place, kept)) if kept.key == file.key && (kept.whole || !file.whole) => Place::Kept(place),
+            _ => {
+                missing.push((i, place));
+                Place::Failed(io::ErrorKind::Other.into()) // until it is read
+            }
+        }
+    });
+    let places = places.collect();
+    let mut readings = Readings { cache, fresh: Vec::new(), places, fold: std::marker::PhantomData };
+    if !missing.is_empty() {
+        readings.read_missing(look, files, missing);
+        readings.save(look, files, now);
+    }
+    readings
+}
+
 /// Reads files through the cache of that name, on all cores; the answers are in
 /// order.
-pub fn read_all<F: Fold + Sync>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
-    let mut cache = Cache::<F>::load(look.places.cache.as_ref().map(|folder| folder.join(cache)));
-    let now = clock::now_ms().saturating_mul(1_000_000);
-    let mut readings: Vec<Option<io::Result<Box<Reading<F>>>>> = Vec::with_capacity(files.len());
-    let mut newer = vec![false; files.len()];
-    let mut missing = Vec::new();
-    for (i, file) in files.iter().enumerate() {
-        let (known, prior) = match cache.take(&file.key) {
-            Known::This(reading, is_newer) if reading.whole || !file.whole => {
-                newer[i] = is_newer;
-                (Some(Ok(reading)), None)
-            }
-            Known::This(reading, _) | Known::Earlier(reading) => (None, Some(reading)),
-            Known::Nothing => (None, None),
+pub fn read_all<F: Fold>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
+    let files: Vec<&Found> = files.iter().collect();
+    let readings = read::<F>(look, cache, &files);
+    files.iter().enumerate().map(|(i, file)| readings.get(i, file)).collect()
+}
+
+impl<F: Fold> Readings<F> {
+    /// What was read of a file, by its number among those asked for.
+    pub fn get(&self, i: usize, file: &Found) -> io::Result<Box<Reading<F>>> {
+        let known = match &self.places[i] {
+            Place::Failed(e) => return Err(io::Error::new(e.kind(), e.to_string())),
+            Place::Kept(place) => self.cache.get(*place).map(|k| k.bytes),
+            Place::Fresh { batch, from, to, .. } => self.fresh[*batch].bytes.get(*from..*to),
         };
-        if known.is_none() {
-            missing.push((i, prior));
-        }
-        readings.push(known);
+        // What the cache cannot tell after all is read.
+        let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
+        known.unwrap_or_else(|| FileReader::default().read(file, None))
     }
-    if !missing.is_empty() {
-        for (i, reading) in read_missing(files, missing, look.steps) {
-            (readings[i], newer[i]) = (Some(reading), true);
-        }
-        let kept = files.iter().zip(&readings).zip(&newer).filter_map(|((file, reading), newer)| {
-            let reading = reading.as_ref()?.as_ref().ok()?;
-            Some(Kept { key: flat(&file.key), reading, newer: *newer })
+
+    fn read_missing(&mut self, look: &Look<'_>, files: &[&Found], missing: Vec<(usize, Option<cache::Place>)>) {
+        let cache = &self.cache;
+        let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
+        let mut missing = missing;
+        // Folder by folder, so that each is looked up once and not for every file.
+        missing.sort_unstable_by_key(|(i, _)| files[*i].path.as_os_str());
+        let batches: Vec<&[_]> = missing.chunks(32).collect();
+        self.fresh = in_parallel_with(batches, FileReader::<F>::default, |reader, batch| {
+            let mut bytes = Vec::with_capacity(batch.len() * 512);
+            let places = batch.iter().map(|(i, place)| {
+                look.steps.fetch_add(1, Ordering::Relaxed);
+                let from = bytes.len();
+                let read = reader.read(files[*i], place.and_then(earlier)).and_then(|reading| {
+                    bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
+                    Ok(reading.whole)
+                });
+                let to = bytes.len();
+                (*i, read.map_or_else(Place::Failed, |whole| Place::Fresh { batch: 0, from, to, whole }))
+            });
+            let places = places.collect();
+            bytes.shrink_to_fit(); // it stays until all is told
+            Batch { bytes, places }
         });
-        cache.save(kept, look.scope == Scope::All, now);
+        for (number, read) in self.fresh.iter_mut().enumerate() {
+            for (i, mut place) in std::mem::take(&mut read.places) {
+                if let Place::Fresh { batch, .. } = &mut place {
+                    *batch = number;
+                }
+                self.places[i] = place;
+            }
+        }
     }
-    readings.into_iter().map(|r| r.unwrap_or_else(|| Err(io::ErrorKind::Other.into()))).collect()
+
+    /// What nobody asked for this time is kept too, unless all was asked for: then
+    /// it is of files that are gone.
+    fn save(&self, look: &Look<'_>, files: &[&Found], now: i64) {
+        let asked = files.iter().zip(&self.places).filter_map(|(file, place)| match place {
+            Place::Kept(place) => self.cache.get(*place),
+            Place::Fresh { batch, from, to, whole } => {
+                let bytes = &self.fresh[*batch].bytes[*from..*to];
+                Some(Kept { key: file.key, whole: *whole, bytes, newer: true })
+            }
+            Place::Failed(_) => None,
+        });
+        let mut kept: Vec<Kept<'_>> = asked.collect();
+        if look.scope != Scope::All {
+            let asked: HashSet<(u64, u64)> = files.iter().map(|f| (f.key.device, f.key.inode)).collect();
+            kept.extend(self.cache.all().filter(|k| !asked.contains(&(k.key.device, k.key.inode))));
+        }
+        self.cache.save(kept, now);
+    }
 }
 
-type Missing<F> = (usize, Option<Box<Reading<F>>>);
-type Read<F> = Vec<(usize, io::Result<Box<Reading<F>>>)>;
+/// A reader that keeps the folder of the last file at hand.
+struct FileReader<F: Fold> {
+    reader: Reader<F>,
+    folder: Option<(PathBuf, Directory)>,
+}
 
-/// A file whose key could not be taken is opened with all care, to say why.
-fn open(wanted: &Found) -> io::Result<std::fs::File> {
-    match wanted.key.inode {
-        0 => file::open(&wanted.path).map(|(file, _)| file),
-        _ => file::open_again(&wanted.path),
+impl<F: Fold> Default for FileReader<F> {
+    fn default() -> Self {
+        FileReader { reader: Reader::default(), folder: None }
     }
 }
 
-fn read_missing<F: Fold>(files: &[Found], missing: Vec<Missing<F>>, steps: &AtomicUsize) -> Read<F> {
-    let batches = spread(missing, 16);
-    let done = in_parallel(batches, |batch| {
-        let mut reader = Reader::<F>::default();
-        let read: Read<F> = batch
-            .into_iter()
-            .map(|(i, prior)| {
-                let wanted = &files[i];
-                steps.fetch_add(1, Ordering::Relaxed);
-                let reading = open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole));
-                (i, reading)
-            })
-            .collect();
-        read
-    });
-    done.into_iter().flatten().collect()
+impl<F: Fold> FileReader<F> {
+    fn read(&mut self, file: &Found, prior: Option<Box<Reading<F>>>) -> io::Result<Box<Reading<F>>> {
+        let opened = self.open(file)?;
+        self.reader.read(opened, &file.key, prior, file.whole)
+    }
+
+    /// A file whose key could not be taken is opened with all care, to say why.
+    fn open(&mut self, file: &Found) -> io::Result<File> {
+        if file.key.inode == 0 {
+            return file::open(&file.path).map(|(file, _)| file);
+        }
+        let (Some(parent), Some(name)) = (file.path.parent(), file.path.file_name()) else {
+            return file::open_again(&file.path);
+        };
+        if self.folder.as_ref().is_none_or(|(path, _)| path.as_os_str() != parent.as_os_str()) {
+            self.folder = Directory::open(parent).ok().map(|folder| (parent.to_owned(), folder));
+        }
+        match &self.folder {
+            Some((_, folder)) => folder.open_again(name),
+            None => file::open_again(&file.path),
+        }
+    }
 }
 
 /// Cuts items into batches.
@@ -122,20 +220,30 @@ pub fn spread<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
 /// Runs `work` over the items on as many threads as there are cores (at most
 /// four), and gives the results in order.
 pub fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    in_parallel_with(items, || (), |(), item| work(item))
+}
+
+/// The same, where each thread has something of its own to work with.
+pub fn in_parallel_with<T: Send, S, R: Send>(
+    items: Vec<T>,
+    own: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, T) -> R + Sync,
+) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     if items.len() < 2 || threads == 1 {
-        return items.into_iter().map(work).collect();
+        let mut own = own();
+        return items.into_iter().map(|item| work(&mut own, item)).collect();
     }
     let count = items.len();
     let items: Vec<std::sync::Mutex<Option<T>>> = items.into_iter().map(|i| Some(i).into()).collect();
     let next = AtomicUsize::new(0);
     let run = || {
-        let mut done = Vec::new();
+        let (mut own, mut done) = (own(), Vec::new());
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = items.get(i) else { return done };
             let item = slot.lock().ok().and_then(|mut slot| slot.take());
-            done.extend(item.map(|item| (i, work(item))));
+            done.extend(item.map(|item| (i, work(&mut own, item))));
         }
     };
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {

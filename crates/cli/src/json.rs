@@ -7,13 +7,22 @@
 //! is supported: objects with names, lists, strings, numbers, nothing binary.
 
 use std::fmt;
+use std::io::Write as _;
 
+use lariat_core::Session;
 use lariat_core::text::is_hidden;
 use serde::ser::{self, Impossible, Serialize};
 
 /// Adds a value to a text.
 pub fn write(to: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> Result<(), Unwritable> {
     value.serialize(Json(to))
+}
+
+/// A session as text, by itself; `None` if it cannot be written.
+pub fn session(session: &Session) -> Option<Box<[u8]>> {
+    let mut text = Vec::with_capacity(1500);
+    write(&mut text, session).ok()?;
+    Some(text.into_boxed_slice())
 }
 
 /// A value that lariat has no way to print: a mistake in the program.
@@ -81,8 +90,7 @@ struct Json<'a>(&'a mut Vec<u8>);
 macro_rules! numbers {
     ($($method:ident: $type:ty),*) => {$(
         fn $method(self, n: $type) -> Result<(), Unwritable> {
-            self.0.extend_from_slice(n.to_string().as_bytes());
-            Ok(())
+            write!(self.0, "{n}").map_err(ser::Error::custom)
         }
     )*};
 }
@@ -117,9 +125,10 @@ impl<'a> ser::Serializer for Json<'a> {
     }
 
     fn serialize_f64(self, n: f64) -> Result<(), Unwritable> {
-        let text = if n.is_finite() { format!("{n:?}") } else { "null".into() };
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
+        match n.is_finite() {
+            true => write!(self.0, "{n:?}").map_err(ser::Error::custom),
+            false => self.serialize_none(),
+        }
     }
 
     fn serialize_char(self, c: char) -> Result<(), Unwritable> {

@@ -14,14 +14,17 @@ use std::process::ExitCode;
 
 use args::{Cli, Verb};
 use clap::Parser as _;
+use lariat_sys::memory;
 use output::{Failure, Out};
+
+#[global_allocator]
+static MEMORY: memory::Pool = memory::Pool;
 
 fn main() -> ExitCode {
     // Before any parser: this process may have to stay small for days.
     if let Some(code) = lariat_shim::dispatch(std::env::args_os()) {
         return code;
     }
-    lariat_sys::memory::in_large_steps();
     if let Some(code) = verbs::within(std::env::args_os()) {
         return code;
     }

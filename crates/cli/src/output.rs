@@ -3,10 +3,10 @@
 //! Text that agents chose arrives as [`Untrusted`] and leaves through its
 //! escaping; JSON leaves through [`crate::json`], which does the same for data.
 
+use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
+use std::io::{self, BufWriter, IoSlice, IsTerminal as _, Stdout, Write};
 use std::process::ExitCode;
-use std::sync::mpsc::{channel, sync_channel};
 
 use lariat_core::{Listing, Session, Untrusted};
 use serde::Serialize;
@@ -152,53 +152,30 @@ impl Out {
         Ok(self.to.write_all(&rest)?)
     }
 
-    /// Ten thousand sessions are ten megabytes: two threads write them as text
-    /// while this one lets it out, with a handful of buffers going round.
+    /// Ten thousand sessions are ten megabytes of text: most was made by the threads
+    /// that looked, and leaves from where it lies.
     fn sessions(&mut self, sessions: &[Box<Session>]) -> Result<(), Failure> {
-        const CHUNK: usize = 64;
-        let chunks: &[&[Box<Session>]] = &sessions.chunks(CHUNK).collect::<Vec<_>>();
-        let fill = &|buffer: &mut Vec<u8>, i: usize| {
-            buffer.clear();
-            for (n, session) in chunks[i].iter().enumerate() {
-                if i + n > 0 {
-                    buffer.push(b',');
-                }
-                json::write(buffer, session)?;
-            }
-            Ok::<(), Unwritable>(())
+        /// How many pieces the kernel takes at once.
+        const AT_ONCE: usize = 1024;
+        let text = |session: &'_ Session| {
+            let mut text = Vec::new();
+            json::write(&mut text, session).map(|()| Cow::Owned(text))
         };
-        if chunks.len() < 8 {
-            let mut buffer = Vec::new();
-            for i in 0..chunks.len() {
-                fill(&mut buffer, i)?;
-                self.to.write_all(&buffer)?;
+        let texts = sessions.iter().map(|s| s.text.as_deref().map_or_else(|| text(s), |t| Ok(Cow::Borrowed(t))));
+        let texts: Vec<Cow<'_, [u8]>> = texts.collect::<Result<_, Unwritable>>()?;
+        let commas = texts.iter().flat_map(|text| [IoSlice::new(b","), IoSlice::new(text)]);
+        let mut pieces: Vec<IoSlice<'_>> = commas.skip(1).collect();
+        let mut left = pieces.as_mut_slice();
+        self.to.flush()?;
+        while !left.is_empty() {
+            match rustix::io::writev(io::stdout(), &left[..left.len().min(AT_ONCE)]) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(n) => IoSlice::advance_slices(&mut left, n),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(io::Error::from(e).into()),
             }
-            return Ok(());
         }
-        std::thread::scope(|scope| {
-            let start = |first: usize| {
-                let (full, take_full) = sync_channel(2);
-                let (empty, take_empty) = channel::<Vec<u8>>();
-                scope.spawn(move || {
-                    for i in (first..chunks.len()).step_by(2) {
-                        let mut buffer = take_empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(120 << 10));
-                        let filled = fill(&mut buffer, i).map(|()| buffer);
-                        if full.send(filled).is_err() {
-                            return; // the reader went away
-                        }
-                    }
-                });
-                (take_full, empty)
-            };
-            let threads = [start(0), start(1)];
-            for i in 0..chunks.len() {
-                let (full, empty) = &threads[i % 2];
-                let buffer = full.recv().map_err(|_| anyhow::anyhow!("a writing thread failed"))??;
-                self.to.write_all(&buffer)?;
-                let _ = empty.send(buffer); // its thread may be done
-            }
-            Ok(())
-        })
+        Ok(())
     }
 
     /// Lets everything out.

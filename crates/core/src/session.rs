@@ -113,6 +113,31 @@ pub struct Session {
     /// Its process is a server that others depend on too.
     #[serde(skip)]
     pub shared: bool,
+    /// All of the above as text, if the listing was asked for as text.
+    #[serde(skip)]
+    pub text: Option<Box<[u8]>>,
+}
+
+impl Session {
+    /// Keeps the text, and else only what lists are sorted and chosen by.
+    pub fn keep_text(&mut self, text: Box<[u8]>) {
+        self.text = Some(text);
+        self.reason = Untrusted::default();
+        self.because = Vec::new();
+        self.transcript = None;
+        for told in [
+            &mut self.name,
+            &mut self.cwd,
+            &mut self.branch,
+            &mut self.model,
+            &mut self.title,
+            &mut self.prompt,
+            &mut self.tool,
+            &mut self.parent,
+        ] {
+            *told = None;
+        }
+    }
 }
 
 fn serialize_because<S: Serializer>(because: &[(Role, Observation)], s: S) -> Result<S::Ok, S::Error> {

@@ -32,5 +32,5 @@ pub mod start;
 pub mod stop;
 pub mod target;
 
-pub use list::{Question, list};
+pub use list::{Question, list, list_as_text};
 pub use target::{NotOne, resolve};

@@ -65,7 +65,11 @@ struct Shared {
     settings: Settings,
     table: Result<Table, String>,
     now: Time,
+    write: Option<Write>,
 }
+
+/// Makes text of a session, if it can.
+pub type Write = fn(&Session) -> Option<Box<[u8]>>;
 
 type Judge<'a> = dyn Fn(&'static str, Sighting) -> Box<Session> + Sync + 'a;
 
@@ -93,11 +97,17 @@ impl Shared {
             session.updated_at.is_none_or(|u| last.is_none_or(|last| u.0 <= last))
         };
         session.restorable &= launched.is_some_and(|l| l.could_be_cut_off() && same_life(l));
+        if let Some(text) = self.write.and_then(|write| write(&session)) {
+            session.keep_text(text);
+        }
         session
     }
 
     /// Adds launched sessions whose agent lives and has recorded nothing yet.
     fn add_unrecorded(&self, listing: &mut Listing) {
+        if self.launched.by_id.is_empty() {
+            return;
+        }
         let known: HashSet<&str> = listing.sessions.iter().map(|s| s.id.raw()).collect();
         let agents = lariat_adapters::all();
         let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
@@ -130,6 +140,17 @@ impl Shared {
 
 /// Answers what is here now.
 pub fn list(question: Question) -> Answer {
+    answer(question, None)
+}
+
+/// Answers what is here now, each session as text. It is made at once, by the
+/// thread that has just looked at the session: coming back to ten thousand of
+/// them later means to wait for memory, and to hold all of it.
+pub fn list_as_text(question: Question, write: Write) -> Answer {
+    answer(question, Some(write))
+}
+
+fn answer(question: Question, write: Option<Write>) -> Answer {
     let now = Time(clock::now_ms());
     let table = Table::scan().map_err(|e| e.to_string());
     let deadline = question.deadline;
@@ -140,7 +161,7 @@ pub fn list(question: Question) -> Answer {
     if launched.any_cut_off() {
         question.scope = Scope::All; // what was cut off is shown, and is among the ended
     }
-    let shared = Arc::new(Shared { wishes, launched, question, settings, table, now });
+    let shared = Arc::new(Shared { wishes, launched, question, settings, table, now, write });
     let mut answer = Answer {
         listing: Listing {
             schema: 1,
@@ -292,6 +313,7 @@ fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, no
         transcript: s.transcript,
         start: s.process.map(|p| p.start).or(a.run),
         shared: s.shared,
+        text: None,
     });
     if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {
         let asked = wish.intent.at.age(now);

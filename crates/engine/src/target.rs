@@ -111,6 +111,7 @@ mod tests {
             transcript: None,
             start: None,
             shared: false,
+            text: None,
         })
     }
 

@@ -1,20 +1,177 @@
 //! Memory for a moment: for commands that hold much and end soon.
+//!
+//! A listing of ten thousand sessions is some two hundred thousand small texts,
+//! made by several threads and held until the answer is out. The C library's
+//! allocator asks the kernel for it page by page, in each thread and under one
+//! lock: that took longer than filling it. So a command that answers once and
+//! ends takes its small pieces from one [`Pool`] of address space.
+//!
+//! A thread cuts pieces off a block of its own, and reuses what it gave back
+//! itself. What a thread that ended had left is lost, so a process that stays
+//! must not do this: it does not unless it calls [`for_a_moment`].
 
-#![expect(unsafe_code, reason = "the allocator is tuned through C only")]
+#![expect(unsafe_code, reason = "an allocator")]
 
-/// Lets the allocator take memory in large steps. A listing of ten thousand
-/// sessions holds tens of megabytes for a tenth of a second; taken a page at a
-/// time, as is the default in threads, asking the kernel for it costs more than
-/// using it. Not for processes that stay.
-pub fn in_large_steps() {
-    const STEP: libc::c_int = 4 << 20;
-    #[cfg(target_env = "gnu")]
-    // SAFETY: these only set numbers of the allocator, and no other thread runs yet.
-    unsafe {
-        libc::mallopt(libc::M_TOP_PAD, STEP);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 16 * STEP);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 4 * STEP);
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+
+/// Address space, not memory. When it is used up, the rest comes from the system.
+const POOL: usize = 1 << 30;
+/// What a thread takes at once.
+const BLOCK: usize = 16 << 10;
+/// Pieces are multiples of this.
+const STEP: usize = 16;
+/// Larger pieces are few, and come from the system.
+const LARGEST: usize = 4096;
+const SIZES: usize = LARGEST / STEP;
+/// From here on the pool is taken in huge pages, where there are any: a small
+/// answer does not reach it, and a large one needs few steps instead of thousands.
+const HUGE_FROM: usize = 2 << 20;
+
+/// Where the pool starts; 0 while there is none. It is set before there are threads.
+static START: AtomicUsize = AtomicUsize::new(0);
+/// How much of it was given to threads.
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The allocator of the program: the system's, but for small pieces after
+/// [`for_a_moment`].
+#[derive(Debug)]
+pub struct Pool;
+
+/// Takes small pieces from the pool from now on. Where the kernel gives none,
+/// everything stays as it was.
+pub fn for_a_moment() {
+    if START.load(Ordering::Relaxed) != 0 {
+        return;
     }
-    #[cfg(not(target_env = "gnu"))]
-    let _ = STEP;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a fresh mapping that nobody else knows.
+    let Ok(start) = (unsafe { mmap_anonymous(null_mut(), POOL, ProtFlags::READ | ProtFlags::WRITE, flags) }) else {
+        return;
+    };
+    // SAFETY: within the mapping; it changes only how the kernel backs it, or nothing.
+    let _ = unsafe { madvise(start.byte_add(HUGE_FROM), POOL - HUGE_FROM, Advice::LinuxHugepage) };
+    START.store(start.addr(), Ordering::Relaxed);
+}
+
+/// What one thread has of the pool: addresses, 0 for none. A free piece holds
+/// the address of the next free one of its size.
+struct Own {
+    next: Cell<usize>,
+    end: Cell<usize>,
+    free: [Cell<usize>; SIZES],
+}
+
+thread_local! {
+    static OWN: Own =
+        const { Own { next: Cell::new(0), end: Cell::new(0), free: [const { Cell::new(0) }; SIZES] } };
+}
+
+impl Own {
+    fn take(&self, start: usize, size: usize) -> Option<*mut u8> {
+        let free = &self.free[size / STEP - 1];
+        let piece = free.get() as *mut usize;
+        if !piece.is_null() {
+            // SAFETY: a free piece is at least a step long, aligned, and nobody else's.
+            free.set(unsafe { *piece });
+            return Some(piece.cast());
+        }
+        if self.end.get() - self.next.get() < size {
+            let given = GIVEN.fetch_add(BLOCK, Ordering::Relaxed);
+            if given > POOL - BLOCK {
+                return None;
+            }
+            self.next.set(start + given);
+            self.end.set(start + given + BLOCK);
+        }
+        let piece = self.next.get();
+        self.next.set(piece + size);
+        Some(piece as *mut u8)
+    }
+
+    /// # Safety
+    /// The piece is of the pool, of this size, and used by nobody any more.
+    unsafe fn give_back(&self, piece: *mut u8, size: usize) {
+        let free = &self.free[size / STEP - 1];
+        // SAFETY: a piece is at least a step long and aligned to one.
+        unsafe { *piece.cast() = free.get() };
+        free.set(piece.addr());
+    }
+}
+
+/// The size of the piece that holds this, if it is one for the pool.
+fn piece(layout: Layout) -> Option<usize> {
+    let small = layout.size() <= LARGEST && layout.size() > 0 && layout.align() <= STEP;
+    small.then(|| layout.size().next_multiple_of(STEP))
+}
+
+fn is_ours(memory: *mut u8) -> bool {
+    let start = START.load(Ordering::Relaxed);
+    start != 0 && memory.addr().wrapping_sub(start) < POOL
+}
+
+// SAFETY: pieces of the pool are cut from fresh memory without overlap, aligned to
+// a step, and reused only after they were given back, by the thread that got them
+// back. What is not of the pool is the system's, told apart by its address.
+unsafe impl GlobalAlloc for Pool {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let start = START.load(Ordering::Relaxed);
+        if start != 0
+            && let Some(size) = piece(layout)
+            && let Some(memory) = OWN.with(|own| own.take(start, size))
+        {
+            return memory;
+        }
+        // SAFETY: as promised to us.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if piece(layout).is_none() {
+            // SAFETY: as promised to us.
+            return unsafe { System.alloc_zeroed(layout) };
+        }
+        // SAFETY: as promised to us; a piece of the pool may have been used before.
+        unsafe {
+            let memory = self.alloc(layout);
+            if !memory.is_null() {
+                memory.write_bytes(0, layout.size());
+            }
+            memory
+        }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        match piece(layout).filter(|_| is_ours(memory)) {
+            // SAFETY: it came from the pool with this layout.
+            Some(size) => OWN.with(|own| unsafe { own.give_back(memory, size) }),
+            // SAFETY: it came from the system with this layout.
+            None => unsafe { System.dealloc(memory, layout) },
+        }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if !is_ours(memory) {
+            // SAFETY: it came from the system with this layout.
+            return unsafe { System.realloc(memory, layout, new_size) };
+        }
+        // SAFETY: the caller promises a size that makes a layout.
+        let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        if piece(layout) == piece(new) {
+            return memory; // there is room left in the piece
+        }
+        // SAFETY: the old piece is given back after its content was copied.
+        unsafe {
+            let moved = self.alloc(new);
+            if !moved.is_null() {
+                memory.copy_to_nonoverlapping(moved, layout.size().min(new_size));
+                self.dealloc(memory, layout);
+            }
+            moved
+        }
+    }
 }

@@ -74,7 +74,9 @@ pub struct Transcript {
     pub cost_usd: Option<f64>,
     pub cost_tokens: Option<[u64; 4]>,
     /// Usage by hash of the message id: `input, output, cache_read, cache_write`.
+    /// It adds up only if all lines were seen, so nothing is kept after a gap.
     messages: BTreeMap<u64, [u64; 4]>,
+    gapped: bool,
 }
 
 impl Transcript {
@@ -141,6 +143,7 @@ impl Transcript {
         let model = message.get("model").some_str();
         if let (Some(id), usage) = (message.get("id").some_str(), message.get("usage"))
             && usage.exists()
+            && !self.gapped
         {
             let count = |key: &str| usage.get(key).u64().unwrap_or(0);
             let used = [
@@ -324,6 +327,8 @@ impl Fold for Transcript {
         self.left = false;
         self.cost_tokens = None;
         self.cost_usd = None;
+        self.messages.clear();
+        self.gapped = true;
     }
 
     fn knows_head(&self) -> bool {

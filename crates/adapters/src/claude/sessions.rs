@@ -19,16 +19,19 @@ use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
-use crate::store::{self, Found, in_parallel, read_all, spread};
+use crate::store::{self, Found, Readings, in_parallel};
 use crate::tool::Call;
 
 type Read = io::Result<Box<Reading<Transcript>>>;
 
 /// A transcript on disk, and the files of its sub-agents.
+#[derive(Default)]
 struct Stored {
     session: String,
     main: Found,
     agents: Vec<Found>,
+    /// Its number among all files that are read; those of its sub-agents follow.
+    number: usize,
     /// Sub-agents that have not recorded their end.
     unfinished: Vec<String>,
     /// Whether all of its files are read, so that their tokens can be counted.
@@ -59,40 +62,27 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
             report.watch.extend(s.main.path.parent().map(Path::to_owned));
         }
     }
-    let mut files = Vec::with_capacity(stored.len());
-    let counts: Vec<usize> = stored
-        .iter_mut()
-        .map(|s| {
-            files.push(std::mem::take(&mut s.main)); // given back with what was read
-            files.append(&mut s.agents);
-            files.len()
-        })
-        .collect();
-    let mut readings = read_all::<Transcript>(look, "claude", &files).into_iter().zip(files);
-    let mut taken = 0;
-    let read: Vec<(Stored, Vec<(Read, Found)>)> = stored
-        .into_iter()
-        .zip(counts)
-        .map(|(s, count)| {
-            let own = readings.by_ref().take(count - taken).collect();
-            taken = count;
-            (s, own)
-        })
-        .collect();
+    let mut files: Vec<&Found> = Vec::with_capacity(stored.len());
+    for Stored { main, agents, number, .. } in &mut stored {
+        *number = files.len();
+        files.push(main);
+        files.extend(agents.iter());
+    }
+    let readings = store::read::<Transcript>(look, "claude", &files);
     let history = History::new(look);
     let unbound = &report.unbound;
-    let told = in_parallel(spread(read, 256), |batch| {
+    let told = in_parallel(stored.chunks_mut(256).collect(), |batch: &mut [Stored]| {
         let mut warnings = Vec::new();
         let sessions: Vec<Box<Session>> = batch
-            .into_iter()
-            .map(|(s, read)| {
-                let (path, mut seen) = Seen::of(look, s.unfinished, read, &mut warnings);
-                seen.counts = s.counts;
-                (look.judge)(NAME, sighting(look, bound, &history, s.session, Some((path, seen)), unbound))
+            .iter_mut()
+            .map(|stored| {
+                let (session, path, seen) = Seen::of(look, std::mem::take(stored), &readings, &mut warnings);
+                (look.judge)(NAME, sighting(look, bound, &history, session, Some((path, seen)), unbound))
             })
             .collect();
         (sessions, warnings)
     });
+    report.sessions.reserve(stored.len());
     for (sessions, warnings) in told {
         report.sessions.extend(sessions);
         report.warnings.extend(warnings);
@@ -145,8 +135,9 @@ fn transcripts(
         .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
         .map(|e| projects.join(e.name))
         .collect();
-    let mut all: Vec<Stored> = Vec::new();
-    for (found, warnings, left_out) in in_parallel(folders, |folder| in_folder(look, &folder, needed)) {
+    let folders = in_parallel(folders, |folder| in_folder(look, &folder, needed));
+    let mut all: Vec<Stored> = Vec::with_capacity(folders.iter().map(|(found, ..)| found.len()).sum());
+    for (found, warnings, left_out) in folders {
         report.warnings.extend(warnings);
         hidden.extend(left_out);
         all.extend(found);
@@ -189,9 +180,8 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
                 let mut stored = Stored {
                     session: session.to_owned(),
                     main: Found { path, key, whole: false },
-                    agents: Vec::new(),
-                    unfinished: Vec::new(),
                     counts: true,
+                    ..Stored::default()
                 };
                 if beside.contains(&session) {
                     sub_agents(&folder.join(session).join("subagents"), &mut stored, &mut warn);
@@ -204,9 +194,8 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
                 found.push(Stored {
                     session: session.to_owned(),
                     main: Found { path, key: Default::default(), whole: false },
-                    agents: Vec::new(),
-                    unfinished: Vec::new(),
                     counts: true,
+                    ..Stored::default()
                 });
             }
         }
@@ -265,26 +254,29 @@ struct Seen {
 }
 
 impl Seen {
-    /// From the readings of a session's files, its own first; where that one is.
+    /// From the readings of a session's files; which session, and where it is.
     fn of(
         look: &Look<'_>,
-        unfinished: Vec<String>,
-        read: Vec<(Read, Found)>,
+        stored: Stored,
+        readings: &Readings<Transcript>,
         warnings: &mut Vec<Warning>,
-    ) -> (PathBuf, Seen) {
-        for (read, file) in &read {
-            tell_unreadable(file, read, |e| warnings.push(registry::warning(look, &file.path, e)));
-        }
-        let mut read = read.into_iter();
-        let (main, file) = read.next().unwrap_or_else(|| (Err(io::ErrorKind::Other.into()), Found::default()));
+    ) -> (String, PathBuf, Seen) {
+        let mut read = |i: usize, file: &Found| {
+            let read = readings.get(stored.number + i, file);
+            tell_unreadable(file, &read, |e| warnings.push(registry::warning(look, &file.path, e)));
+            read
+        };
+        let main = read(0, &stored.main);
+        let agents = stored.agents.iter().enumerate().filter_map(|(i, file)| read(i + 1, file).ok().map(|a| *a));
+        let written = stored.main.key.mtime;
         let seen = Seen {
             reading: main.map_err(|e| e.to_string()),
-            agents: read.filter_map(|(agent, _)| agent.ok().map(|a| *a)).collect(),
-            unfinished,
-            counts: true,
-            written: (file.key.mtime > 0).then_some(Time(file.key.mtime / 1_000_000)),
+            agents: agents.collect(),
+            unfinished: stored.unfinished,
+            counts: stored.counts,
+            written: (written > 0).then_some(Time(written / 1_000_000)),
         };
-        (file.path, seen)
+        (stored.session, stored.main.path, seen)
     }
 
     fn transcript(&self) -> Option<&Transcript> {
@@ -322,7 +314,8 @@ impl Seen {
     fn tokens(&self) -> Option<lariat_core::Tokens> {
         let reading = self.reading.as_ref().ok()?;
         let accounted = reading.fold.cost_state_tokens();
-        let counted = (self.counts && reading.whole && reading.unread.is_none()).then(|| {
+        let whole = self.counts && reading.whole && self.agents.iter().all(|a| a.whole);
+        let counted = (whole && reading.unread.is_none()).then(|| {
             Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
         });
         // Messages miss what `/compact` used; the accounting misses a run that was killed.

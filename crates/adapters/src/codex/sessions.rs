@@ -42,19 +42,19 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
         }
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
-    let files: Vec<Found> = stored.iter().map(|s| s.file.clone()).collect();
-    let read: Vec<Read> =
-        read_all::<Rollout>(look, "codex", &files).into_iter().map(|r| r.map_err(|e| e.to_string())).collect();
-    for (s, read) in stored.iter().zip(&read) {
-        tell_unreadable(look, report, s, read);
-    }
+    let files: Vec<&Found> = stored.iter().map(|s| &s.file).collect();
+    let readings = store::read::<Rollout>(look, "codex", &files);
+    let parts: Vec<Option<Part>> =
+        files.iter().enumerate().map(|(i, file)| readings.get(i, file).ok().and_then(|r| Part::of(r.fold))).collect();
     let names = names(look, report);
-    let mut sub_agents = at_work(&stored, &read, &held);
-    move_on(&mut held, &stored, &read);
+    let mut sub_agents = at_work(&stored, &parts, &held);
+    move_on(&mut held, &stored, &parts);
     let mut told = HashSet::new();
-    for (s, read) in stored.into_iter().zip(read) {
+    for (i, (s, part)) in stored.into_iter().zip(parts).enumerate() {
+        let read = readings.get(i, &s.file).map_err(|e| e.to_string());
+        tell_unreadable(look, report, &s, &read);
         told.insert(s.thread.clone());
-        if read.as_ref().is_ok_and(|r| r.fold.works_for.is_some()) {
+        if part.is_some() {
             continue; // a sub-agent is part of the session it works for
         }
         let sub_agent = sub_agents.remove(&s.thread);
@@ -181,44 +181,51 @@ fn in_folder(folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder 
     (found, problems, hidden)
 }
 
+/// What a sub-agent's rollout tells of the session it is part of.
+struct Part {
+    works_for: String,
+    open: bool,
+    what: String,
+}
+
+impl Part {
+    fn of(fold: Rollout) -> Option<Part> {
+        Some(Part {
+            works_for: fold.works_for?,
+            open: fold.stand == Stand::Open,
+            what: fold.nickname.or(fold.prompt).unwrap_or_else(|| "sub-agent".into()),
+        })
+    }
+}
+
 /// Sub-agents whose turn is open, by the thread at the root of their work.
-fn at_work(stored: &[Stored], read: &[Read], held: &Held) -> HashMap<String, String> {
-    let fold = |i: usize| read[i].as_ref().ok().map(|r| &r.fold);
-    let parents: HashMap<&str, &str> = stored
-        .iter()
-        .enumerate()
-        .filter_map(|(i, s)| Some((s.thread.as_str(), fold(i)?.works_for.as_deref()?)))
-        .collect();
+fn at_work(stored: &[Stored], parts: &[Option<Part>], held: &Held) -> HashMap<String, String> {
+    let parts = || stored.iter().zip(parts).filter_map(|(s, part)| Some((s.thread.as_str(), part.as_ref()?)));
+    let parents: HashMap<&str, &str> = parts().map(|(thread, part)| (thread, part.works_for.as_str())).collect();
     let mut working = HashMap::new();
-    for (i, s) in stored.iter().enumerate() {
-        let Some(f) = fold(i).filter(|f| f.works_for.is_some() && f.stand == Stand::Open) else { continue };
-        let mut root = s.thread.as_str();
+    for (thread, part) in parts().filter(|(_, part)| part.open) {
+        let mut root = thread;
         for _ in 0..16 {
             root = parents.get(root).copied().unwrap_or(root);
         }
         // One that is not held while its root is has been left behind.
-        if held.threads.contains_key(root) && !held.threads.contains_key(&s.thread) {
+        if held.threads.contains_key(root) && !held.threads.contains_key(thread) {
             continue;
         }
-        let what = f.nickname.clone().or_else(|| f.prompt.clone()).unwrap_or_else(|| "sub-agent".into());
         let names: &mut String = working.entry(root.to_owned()).or_default();
         if !names.is_empty() {
             names.push_str(", ");
         }
-        names.push_str(&what);
+        names.push_str(&part.what);
     }
     working
 }
 
 /// A terminal keeps the locks of the threads it has left with `/new`. Only the
 /// one opened last is its session; the sub-agents of any are its own.
-fn move_on(held: &mut Held, stored: &[Stored], read: &[Read]) {
-    let sub_agents: HashSet<&str> = stored
-        .iter()
-        .zip(read)
-        .filter(|(_, r)| r.as_ref().is_ok_and(|r| r.fold.works_for.is_some()))
-        .map(|(s, _)| s.thread.as_str())
-        .collect();
+fn move_on(held: &mut Held, stored: &[Stored], parts: &[Option<Part>]) {
+    let sub_agents: HashSet<&str> =
+        stored.iter().zip(parts).filter(|(_, part)| part.is_some()).map(|(s, _)| s.thread.as_str()).collect();
     held.threads.retain(|thread, _| !sub_agents.contains(thread.as_str()));
     let mut current: HashMap<u32, (i64, String)> = HashMap::new();
     for (thread, hold) in held.threads.iter().filter(|(_, h)| !h.server) {

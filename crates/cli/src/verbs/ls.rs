@@ -5,12 +5,14 @@ use std::time::Duration;
 use lariat_adapters::look::Scope;
 use lariat_core::text::fit;
 use lariat_core::{Session, Status};
-use lariat_engine::list;
 use lariat_engine::list::Answer;
+use lariat_engine::{Question, list, list_as_text};
+use lariat_sys::memory;
 use lariat_sys::watch::Watch;
 
 use crate::Done;
 use crate::args::{Common, Ls};
+use crate::json;
 use crate::output::{Failure, Ink, Out};
 use crate::table;
 use crate::verbs::{question, warn};
@@ -26,7 +28,12 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
     if args.watch {
         return watch(args, common, out);
     }
-    let answer = look(args, common);
+    memory::for_a_moment();
+    let answer = look_with(
+        args,
+        common,
+        |question| if out.json { list_as_text(question, json::session) } else { list(question) },
+    );
     show(&answer, out)?;
     let code = code(&answer);
     std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
@@ -40,6 +47,10 @@ fn code(answer: &Answer) -> u8 {
 }
 
 fn look(args: &Ls, common: &Common) -> Answer {
+    look_with(args, common, list)
+}
+
+fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) -> Answer {
     let ended = args.all || args.status.iter().any(|s| s.ended());
     let mut answer = list(question(common, if ended { Scope::All } else { Scope::Live }));
     let agent = args.agent.as_deref();
