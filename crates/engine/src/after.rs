@@ -114,12 +114,11 @@ pub fn ended(question: &Question, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs whatever nobody was left to run. For verbs that act.
-pub fn owed(question: &Question) {
-    let all = All::read(&question.places);
-    for launched in all.by_id.values().filter(|l| is_owed(l) && !l.is_held()) {
-        let _ = ended(question, &launched.folder); // tried again by the next verb
-    }
+/// Has whatever run that nobody was left to run. For verbs that act; none of them
+/// waits for it.
+pub fn owed(places: &Places) {
+    let all = All::read(places);
+    all.by_id.values().filter(|l| is_owed(l) && !l.is_held()).for_each(|l| lariat_shim::start::after(&l.folder));
 }
 
 fn is_owed(launched: &Launched) -> bool {

@@ -262,7 +262,7 @@ impl Start<'_> {
         loop {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(shim));
-            let sign = id.as_ref().is_some_and(|id| self.came_up(id, shim, began));
+            let sign = id.as_ref().is_some_and(|id| self.came_up(id, shim, began, ended.is_some()));
             let patience = if self.again { BACK } else { AT_ONCE };
             match (id, ended) {
                 (Some(id), _) if sign => return Ok(id),
@@ -278,12 +278,12 @@ impl Start<'_> {
     }
 
     /// Whether there is a sign that this very run has the session: the agent's own
-    /// word, or what it recorded since.
-    fn came_up(&self, native_id: &str, shim: &Shim, began: Time) -> bool {
+    /// word, or what it recorded since. Where its word is quick to find, the rest is
+    /// looked for only once it has ended.
+    fn came_up(&self, native_id: &str, shim: &Shim, began: Time, ended: bool) -> bool {
         match self.adapter.came_up(&self.question.places, native_id, shim.agent.pid) {
-            Some(true) => return true,
-            Some(false) => return false,
-            None => {}
+            Some(up) if up || !ended => return up,
+            _ => {}
         }
         let answer = list(Question { scope: Scope::All, ..self.question.clone() });
         let mut sessions = answer.listing.sessions.iter();

@@ -74,7 +74,7 @@ fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsStrin
 
 /// Starts what the launcher wants run once the end is on record, if anything. It is
 /// on its own: nobody waits for it.
-pub(crate) fn after(folder: &Path) {
+pub fn after(folder: &Path) {
     let launch: Option<record::Launch> = record::read(folder, record::LAUNCH).ok().flatten();
     let Some(env) = launch.and_then(|l| l.after) else { return };
     let Ok(program) = std::env::current_exe() else { return };

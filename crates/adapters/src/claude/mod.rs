@@ -126,8 +126,8 @@ impl Adapter for Claude {
 
     fn came_up(&self, places: &Places, native_id: &str, pid: u32) -> Option<bool> {
         let path = places.claude.join("sessions").join(format!("{pid}.json"));
-        let entry = lariat_sys::file::read_small(&path, 1 << 20).ok()?;
-        memchr::memmem::find(&entry, native_id.as_bytes()).map(|_| true)
+        let entry = lariat_sys::file::read_small(&path, 1 << 20).unwrap_or_default();
+        Some(memchr::memmem::find(&entry, native_id.as_bytes()).is_some())
     }
 
     fn moved(&self, event: &[u8]) -> Option<String> {

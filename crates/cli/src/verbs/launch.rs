@@ -46,7 +46,7 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
         keep: args.keep,
     };
     let question = question(common, Scope::Live);
-    after::owed(&question);
+    after::owed(&question.places);
     let (started, wrong) = launch::launch(&question, &order).map_err(failure)?;
     if let Some(wrong) = wrong {
         complain(format_args!("warning: {wrong}"));

@@ -64,7 +64,7 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
         show(&plan, out)?;
         return Ok(partial);
     }
-    after::owed(&question);
+    after::owed(&question.places);
     let json = out.json;
     let total = plan.steps.len();
     let mut told = 0;
