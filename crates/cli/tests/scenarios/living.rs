@@ -176,7 +176,7 @@ fn s15_clear_gives_the_process_another_session() {
     let talk = claude.session(&new).asked("again");
     claude.register(&agent, &new).says("busy");
     list(&sandbox).expect(&new, "working", Some(agent.pid()));
-    drop(talk.answered("done"));
+    drop(talk.at(crate::moment::now()).answered("done"));
     kill(&agent);
     list(&sandbox).expect(&new, "done", None);
 }
