@@ -18,10 +18,11 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
-use lariat_adapters::{Adapter, Ask};
+use lariat_adapters::{Adapter, Ask, First};
 use lariat_core::{Intent, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Shim, VERSION};
 use lariat_shim::start::{self, StartError};
@@ -114,6 +115,10 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     let plan = adapter.start(&order.ask).map_err(LaunchError::Impossible)?;
     let mut argv = vec![program.to_string_lossy().into_owned()];
     argv.extend(plan.arguments);
+    let mut needed = plan.env;
+    // Some believe this before where they stand.
+    needed.push(("PWD".into(), cwd.to_string_lossy().into_owned()));
+    let env = environment(&needed, &order.env);
 
     let files = |path: &Path| {
         let path = path.to_owned();
@@ -155,9 +160,11 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
         records::put_in(&folder, &wish_to_run(adapter, id, None)).map_err(files(&folder))?;
     }
     point("launch.stored");
-    let shim = start::start(&own_program().map_err(files(&folder))?, &folder, &environment(&plan.env, &order.env));
+    let own = own_program().map_err(files(&folder))?;
+    let first = plan.first.map_or(Ok(()), |first| tell_first(adapter, &program, &first, &cwd, &env, &handle));
+    let shim = first.and_then(|()| Ok(start::start(&own, &folder, &env)?));
     drop(lock); // from here on the agent can be seen where it stands
-    let started = shim.map_err(LaunchError::from).and_then(|shim| know(question, adapter, &folder, record, &shim));
+    let started = shim.and_then(|shim| know(question, adapter, &folder, record, &shim));
     let told = match &started {
         Ok(s) => format!("process {} in {}", s.pid, cwd.display()),
         Err(LaunchError::Died(_, how, _)) => format!("died before it had a session ({how})"),
@@ -214,6 +221,47 @@ fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(O
     let ours = std::env::vars_os()
         .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
     ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
+}
+
+/// Runs the agent's program once before the session's own run, to its end.
+fn tell_first(
+    adapter: &'static dyn Adapter,
+    program: &Path,
+    first: &First,
+    cwd: &Path,
+    env: &[(OsString, OsString)],
+    handle: &str,
+) -> Result<(), LaunchError> {
+    use std::io::Write as _;
+    let failed = |how: String, words: &str| {
+        let words = if words.is_empty() { String::new() } else { format!(":\n{words}") };
+        LaunchError::Died(adapter.name().into(), how, words)
+    };
+    let lost = |e: io::Error| failed(e.to_string(), "");
+    #[expect(clippy::disallowed_methods, reason = "launching is what starts an agent's program")]
+    let mut command = std::process::Command::new(program);
+    command.args(&first.arguments).current_dir(cwd).env_clear().envs(env.iter().cloned());
+    command.env(lariat_shim::MARK, handle); // what it leaves behind is found by this
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(lost)?;
+    if let Some(mut input) = child.stdin.take() {
+        let _ = input.write_all(first.input.as_bytes()); // one that does not read it says why
+    }
+    let began = Instant::now();
+    while child.try_wait().map_err(lost)?.is_none() {
+        if began.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed(format!("`{}` did not end", first.arguments.join(" ")), ""));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().map_err(lost)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
+    Err(failed(format!("`{}`: {}", first.arguments.join(" "), output.status), said.trim()))
 }
 
 /// Where viewers connect: in the runtime directory, which only we may enter.

@@ -73,7 +73,7 @@ pub fn send(
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }
-    let before = session.transcript.as_ref().and_then(|t| t.metadata().ok()).map_or(0, |m| m.len());
+    let before = session.transcript.as_ref().and_then(|t| peek::end(session.agent, t).ok()).unwrap_or(0);
     let client = connect(launched)?;
     // Only what ends a paste could break out of it.
     let text: String = text.chars().filter(|c| *c != '\x1b').collect();
