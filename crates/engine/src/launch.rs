@@ -346,7 +346,8 @@ fn know(
         if began.elapsed() > PATIENCE {
             return Err(LaunchError::NoId(adapter.name().into(), shim.agent.pid, PATIENCE));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        // The longer it takes, the less it shall be kept from it by our looking.
+        std::thread::sleep((began.elapsed() / 20).clamp(Duration::from_millis(5), Duration::from_millis(100)));
     };
     let files = |e| LaunchError::Files(folder.to_owned(), e);
     record.native_id = Some(native_id.clone());

@@ -40,19 +40,22 @@ pub struct Heard {
 /// What this process logged since it started, if it has a log and wrote to it.
 pub fn heard(pid: u32, started: i64, folder: &Path) -> Option<Heard> {
     let logs = process::appended(pid, folder).ok()?;
-    logs.into_iter().filter(|l| l.position > 0).find_map(|log| read(&log, started).ok().flatten())
+    let written: Vec<Appended> = logs.into_iter().filter(|l| l.position > 0).collect();
+    read(&written, started).ok().flatten()
 }
 
-fn read(log: &Appended, started: i64) -> io::Result<Option<Heard>> {
-    let (mut opened, key) = file::open(&log.path)?;
-    if (key.device, key.inode) != log.place || key.size < log.position {
+/// Reads what one process wrote. It may have several descriptors on the log: what
+/// was written through the others ends earlier.
+fn read(logs: &[Appended], started: i64) -> io::Result<Option<Heard>> {
+    let Some(last) = logs.iter().max_by_key(|l| l.position) else { return Ok(None) };
+    let (mut opened, key) = file::open(&last.path)?;
+    if logs.iter().any(|l| l.place != (key.device, key.inode)) || key.size < last.position {
         return Ok(None); // another file by now
     }
     let mut text: Vec<u8> = Vec::new();
-    let mut from = log.position;
-    let mut run = None;
+    let mut from = last.position;
     let mut whole = false;
-    while from > 0 && log.position - from < FARTHEST && !whole {
+    while from > 0 && last.position - from < FARTHEST && !whole {
         let step = STEP.min(from);
         from -= step;
         let mut chunk = vec![0; usize::try_from(step).map_err(io::Error::other)?];
@@ -60,20 +63,27 @@ fn read(log: &Appended, started: i64) -> io::Result<Option<Heard>> {
         opened.read_exact(&mut chunk)?;
         chunk.extend_from_slice(&text);
         text = chunk;
-        let lines = lines(&text, from == 0);
-        if run.is_none() {
-            run = lines.clone().next_back().and_then(|l| Line::parse(l)).map(|l| l.run.to_owned());
-        }
         // Older than the process: all of its own has been seen.
-        let first = lines.clone().find_map(Line::parse);
+        let first = lines(&text, from == 0).find_map(Line::parse);
         whole = from == 0 || first.is_some_and(|l| l.at < started - SLACK_MS);
     }
-    let Some(run) = run.filter(|_| text.last() == Some(&b'\n')) else { return Ok(None) };
-    let mut heard = Heard { whole, path: log.path.clone(), ..Heard::default() };
-    for line in lines(&text, from == 0).filter_map(Line::parse).filter(|l| l.run == run) {
+    let runs: Vec<&str> = logs.iter().filter_map(|log| run_at(&text, from, log.position)).collect();
+    if runs.is_empty() {
+        return Ok(None);
+    }
+    let mut heard = Heard { whole: whole && runs.len() == logs.len(), path: last.path.clone(), ..Heard::default() };
+    for line in lines(&text, from == 0).filter_map(Line::parse).filter(|l| runs.contains(&l.run)) {
         heard.take(&line);
     }
     Ok(Some(heard))
+}
+
+/// Whose line ends at a position, if one does.
+fn run_at(text: &[u8], from: u64, position: u64) -> Option<&str> {
+    let end = usize::try_from(position.checked_sub(from)?).ok()?;
+    let before = text.get(..end)?.strip_suffix(b"\n")?;
+    let start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+    Line::parse(&before[start..]).map(|line| line.run)
 }
 
 /// Whole lines; the first may lack its start.
@@ -173,10 +183,12 @@ mod tests {
         #[allow(clippy::disallowed_methods)]
         std::fs::write(&path, [theirs.clone(), mine.clone(), theirs.clone()].concat()).expect("a log");
         let (_, key) = file::open(&path).expect("a log");
-        let at = |position: usize| {
-            let log = Appended { path: path.clone(), place: (key.device, key.inode), position: position as u64 };
-            read(&log, 0).expect("a log")
+        let log = |position: usize| Appended {
+            path: path.clone(),
+            place: (key.device, key.inode),
+            position: position as u64,
         };
+        let at = |position: usize| read(&[log(position)], 0).expect("a log");
         let heard = at(theirs.len() + mine.len()).expect("a run");
         assert_eq!(heard.sessions.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["ses_1"]);
         assert!(heard.asked.is_some() && heard.whole);
@@ -184,6 +196,10 @@ mod tests {
         assert_eq!(heard.sessions.len(), 1);
         assert_eq!(heard.sessions[0].0, "ses_2");
         assert_eq!(at(theirs.len() + 5), None, "a position within a line names nobody");
+        let first_of_mine = theirs.len() + mine.find('\n').expect("a line") + 1;
+        let both = [log(first_of_mine), log(theirs.len() + mine.len())];
+        let heard = read(&both, 0).expect("a log").expect("a run");
+        assert!(heard.asked.is_some() && heard.whole, "the later of two descriptors tells all: {heard:?}");
         #[allow(clippy::disallowed_methods)]
         std::fs::remove_dir_all(&folder).expect("a folder");
     }

@@ -11,7 +11,7 @@ use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting, same_place};
 
 /// What a process does is in its log after so long at the latest.
-const LOGGED_MS: i64 = 10_000;
+const LOGGED_MS: i64 = 30_000;
 
 /// Tells of every session.
 pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
@@ -152,7 +152,8 @@ fn working(who: &str) -> Untrusted {
 fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>) {
     let started = ap::started(&hold.bond.process).0;
     let named = hold.heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
-    if named || (stored.stand != Stand::Never && stored.updated >= started) {
+    // A client shows what its server does, however young it is.
+    if named || hold.kind == Kind::Client || (stored.stand != Stand::Never && stored.updated >= started) {
         return (fact, None);
     }
     let note = Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())));

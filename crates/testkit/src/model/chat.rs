@@ -52,7 +52,9 @@ pub(super) fn answer(turn: &mut Turn<'_>, body: &Value, said: &Said) -> io::Resu
         if let Some(gate) = &script.hold {
             turn.hold(gate, None)?;
         }
-        let error = json!({"error": {"type": "server_error", "message": "scripted failure", "code": null}});
+        // Agents ask again when it is the server's fault.
+        let kind = if code < 500 { "invalid_request_error" } else { "server_error" };
+        let error = json!({"error": {"type": kind, "message": "scripted failure", "code": null}});
         return turn.out.json(code, &error);
     }
     let (text, calls) = content(&script, body, said);
