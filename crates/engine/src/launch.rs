@@ -38,7 +38,7 @@ use crate::records::{self, Entry, Wish};
 use crate::stop;
 
 /// How long an agent may take to show its id.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// An agent that lives so long did not die of its arguments.
 const AT_ONCE: Duration = Duration::from_millis(700);
 
@@ -217,7 +217,9 @@ fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
 /// within another session's tool is not part of that one.
 fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
     let marks: Vec<String> = lariat_adapters::all().iter().flat_map(|a| a.marks("")).map(|(name, _)| name).collect();
-    let is_mark = |name: &str| marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID");
+    let is_mark = |name: &str| {
+        marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID" | "OPENCODE_PID")
+    };
     let ours = std::env::vars_os()
         .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
     ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()

@@ -22,6 +22,9 @@ use crate::look::{Bond, Look, Report, same_place};
 /// Clocks of a process's start, of the log and of the store may lie so far apart.
 pub const SLACK_MS: i64 = 3000;
 
+/// What a process does is in its log after so long at the latest.
+pub const LOGGED_MS: i64 = 30_000;
+
 const LOOSE: &str = "its log names no session, and neither do its arguments";
 const CLIENT: &str = "a terminal of a server, which runs its sessions";
 
@@ -82,11 +85,16 @@ pub fn named(agents: &[Agent]) -> HashSet<String> {
     heard.chain(agents.iter().filter_map(|a| a.argued.clone())).collect()
 }
 
-/// Whether one of them could be at a session that nothing ties it to.
-pub fn any_loose(agents: &[Agent]) -> bool {
-    agents.iter().any(|a| {
-        a.role.kind != Kind::Client && !(a.is_known() && a.heard.as_ref().is_some_and(|h| !h.sessions.is_empty()))
-    })
+/// Since when a session must have been written to, to be one that some process
+/// could be at without our knowing; `None` if there is no such process.
+pub fn loose_since(agents: &[Agent], now: i64) -> Option<i64> {
+    let could = agents.iter().filter(|a| match a.role.kind {
+        Kind::Client | Kind::Other => false,
+        Kind::Run => a.argued.is_none() && a.heard.as_ref().is_none_or(|h| h.sessions.is_empty()),
+        Kind::Terminal | Kind::Server => true,
+    });
+    let since = |a: &Agent| if a.is_known() { a.started().max(now - LOGGED_MS) } else { a.started() };
+    could.map(|a| since(a) - SLACK_MS).min()
 }
 
 /// A session that a process has in its hands.

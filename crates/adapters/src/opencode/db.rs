@@ -35,6 +35,9 @@ pub struct Wanted<'a> {
     pub all: bool,
     /// Sessions that processes name.
     pub named: &'a HashSet<String>,
+    /// And those that a turn was begun in since. (OpenCode touches a session when
+    /// it is asked something.)
+    pub since: Option<i64>,
 }
 
 /// What it holds.
@@ -181,6 +184,16 @@ impl Db {
                 let mut rows = asked.query([root])?;
                 if let Some(row) = rows.next()? {
                     contents.sessions.push(self.session(row));
+                }
+            }
+            if let Some(since) = wanted.since {
+                let mut asked = self.sessions("parent_id IS NULL AND time_updated >= ?1")?;
+                let mut rows = asked.query([since])?;
+                while let Some(row) = rows.next()? {
+                    let stored = self.session(row);
+                    if !contents.sessions.iter().any(|s| s.id == stored.id) {
+                        contents.sessions.push(stored);
+                    }
                 }
             }
             let count = "SELECT count(*) FROM session WHERE parent_id IS NULL";

@@ -4,20 +4,18 @@ use std::collections::{HashMap, HashSet};
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
 
-use super::bind::{self, Agent, Held, Hold, Loose, SLACK_MS};
+use super::bind::{self, Agent, Held, Hold, LOGGED_MS, Loose, SLACK_MS};
 use super::record::{Stand, Stored};
 use super::{Kind, NAME, db, legacy, warning};
 use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting, same_place};
 
-/// What a process does is in its log after so long at the latest.
-const LOGGED_MS: i64 = 30_000;
-
 /// Tells of every session.
 pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
-    let all = look.scope == Scope::All || look.table.is_err() || bind::any_loose(agents);
+    let all = look.scope == Scope::All || look.table.is_err();
+    let since = bind::loose_since(agents, look.now.0);
     let named = bind::named(agents);
-    let read = db::read(look, &db::Wanted { all, named: &named });
+    let read = db::read(look, &db::Wanted { all, named: &named, since });
     let unread = read.as_ref().err().cloned();
     let contents = read.ok().flatten().unwrap_or_default();
     let problem = unread.clone().or_else(|| contents.damage.clone());
@@ -26,7 +24,7 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     report.hidden += contents.hidden;
 
     let known: HashSet<String> = sessions.iter().map(|s| s.id.clone()).collect();
-    let needed = |id: &str| (all || named.contains(id)) && !known.contains(id);
+    let needed = |id: &str| (all || since.is_some() || named.contains(id)) && !known.contains(id);
     let older = legacy::read(look, &needed);
     report.warnings.extend(older.problems.into_iter().map(|(path, e)| warning(look, &path, e)));
     report.hidden += if all { 0 } else { older.hidden };
