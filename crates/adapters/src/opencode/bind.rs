@@ -54,6 +54,7 @@ pub fn agents(look: &Look<'_>) -> Vec<Agent> {
     let found = table.iter().filter_map(|p| Some((p.clone(), role(p)?.run))).filter(|(p, _)| uses_store(look, p.pid));
     let genuine = ap::genuine(found.collect(), table, |p| role(p).is_some());
     let logs = look.places.opencode.join("log");
+    let logs = logs.canonicalize().unwrap_or(logs); // as the kernel names it
     let agents = genuine.into_iter().filter_map(|(process, _)| {
         let role = role(&process).filter(|r| r.kind != Kind::Other)?;
         let words: Vec<&str> = process.arguments().skip(role.run.arguments).collect();

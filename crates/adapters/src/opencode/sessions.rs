@@ -150,8 +150,10 @@ fn working(who: &str) -> Untrusted {
 fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>) {
     let started = ap::started(&hold.bond.process).0;
     let named = hold.heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
+    let left_open = stored.is_open() && stored.updated + SLACK_MS < started;
     // A client shows what its server does, however young it is.
-    if named || hold.kind == Kind::Client || (stored.stand != Stand::Never && stored.updated >= started) {
+    if (named && !left_open) || hold.kind == Kind::Client || (stored.stand != Stand::Never && stored.updated >= started)
+    {
         return (fact, None);
     }
     let note = Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())));

@@ -94,12 +94,12 @@ fn three_in_one_directory_ended_one_by_one() {
     let ways = [(Signal::INT, 2), (Signal::TERM, 15), (Signal::KILL, 9)];
     let runs = ways.map(|(signal, number)| {
         let prompt = format!("HOLD gate{number} hello");
-        (signal, number, opencode.run(&prompt, &[]), prompt)
-    });
-    let rows = runs.each_ref().map(|(_, number, child, prompt)| {
+        let child = opencode.run(&prompt, &[]);
+        // One after the other: the first of all makes the database.
         stage.model.wait_for_hold(&format!("gate{number}"), DEADLINE);
-        working(&stage, prompt, child)
+        (signal, number, child, prompt)
     });
+    let rows = runs.each_ref().map(|(_, _, child, prompt)| working(&stage, prompt, child));
     let look = stage.look();
     assert_eq!((look.rows.len(), look.live().len(), look.unbound.len()), (3, 3, 0));
     for (i, (signal, number, child, _)) in runs.iter().enumerate() {

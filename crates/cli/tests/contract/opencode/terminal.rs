@@ -19,6 +19,8 @@ fn no_session_then_working_aborted_waiting_and_ended() {
     stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
     let tui = opencode.terminal(&[]);
     tui.wait_for_text("Ask anything", DEADLINE);
+    // Until it knows its model, it lets a prompt stand.
+    tui.wait_for_text("Scripted", DEADLINE);
     let look = stage.look();
     assert!(look.rows.is_empty());
     assert_eq!(look.unbound.iter().map(|u| &u["pid"]).collect::<Vec<_>>(), [&json!(tui.pid())]);
