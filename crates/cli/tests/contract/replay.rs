@@ -38,7 +38,8 @@ fn replay(stage: &Stage, case: &Path) {
         restore(case, &built);
     }
     let home = if is_text { built.as_path() } else { case };
-    let lariat = stage.lariat().env("HOME", home).env("XDG_CACHE_HOME", stage.sandbox.root().join("tmp").join(name));
+    let lariat = stage.lariat().env("HOME", home).env("XDG_DATA_HOME", home.join(".local/share"));
+    let lariat = lariat.env("XDG_CACHE_HOME", stage.sandbox.root().join("tmp").join(name));
     for memory in ["cold", "warm"] {
         let look = Look::take(stage, &lariat);
         assert!(look.unbound.is_empty(), "{}: {:?}", case.display(), look.unbound);
