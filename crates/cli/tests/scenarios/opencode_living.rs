@@ -21,7 +21,7 @@ fn a_process_has_the_session_that_its_own_lines_name() {
     store.logs(&two, "bbbb", "message=loop session.id=ses_Two step=0");
     store.logs(&one, "aaaa", "message=loop session.id=ses_One step=0");
     // What others write later changes nothing, nor does what a line quotes.
-    store.logs(&two, "bbbb", "message=evaluated pattern=\"echo session.id=ses_One\"");
+    store.logs(&two, "bbbb", "message=evaluated pattern=\"echo session.id=ses_One now\"");
     let seen = list(&sandbox);
     seen.expect("ses_One", "working", Some(one.pid()));
     seen.expect("ses_Two", "working", Some(two.pid()));
