@@ -13,6 +13,7 @@ pub mod codex;
 pub mod json;
 pub mod look;
 pub mod openclaw;
+pub mod opencode;
 pub mod reader;
 pub mod remote;
 pub mod settings;
@@ -79,6 +80,10 @@ pub trait Adapter: Send + Sync {
     fn marks(&self, native_id: &str) -> Vec<(String, String)>;
     /// How its transcripts are read as a conversation.
     fn language(&self) -> &'static dyn talk::Language;
+    /// Where its conversations are, if they are not files of lines.
+    fn archive(&self) -> Option<&'static dyn talk::Archive> {
+        None
+    }
     /// The transcript that holds what came before a forked one, and how much
     /// of it counts.
     fn before(&self, _places: &Places, _transcript: &Path) -> Option<(PathBuf, u64)> {
@@ -122,6 +127,18 @@ pub struct Plan {
     pub env: Vec<(String, String)>,
     /// What it reads from its standard input, if it has no terminal.
     pub input: Option<String>,
+    /// What its program is told first, in a run of its own, so that the id that
+    /// we chose is known to it.
+    pub first: Option<First>,
+}
+
+/// A short run of the agent's program before the session's own.
+#[derive(Clone, Default, Debug)]
+pub struct First {
+    /// The arguments after the program.
+    pub arguments: Vec<String>,
+    /// What it reads from its standard input.
+    pub input: String,
 }
 
 impl Plan {
@@ -183,7 +200,7 @@ pub fn new_uuid() -> io::Result<String> {
 
 /// Every adapter.
 pub fn all() -> Vec<&'static dyn Adapter> {
-    vec![&claude::Claude, &codex::Codex, &openclaw::OpenClaw]
+    vec![&claude::Claude, &codex::Codex, &opencode::OpenCode, &openclaw::OpenClaw]
 }
 
 /// The adapter of this name, or of what other tools call it.

@@ -24,6 +24,10 @@ pub struct Places {
     pub claude: PathBuf,
     /// Codex's store (`CODEX_HOME`).
     pub codex: PathBuf,
+    /// OpenCode's store (`XDG_DATA_HOME`).
+    pub opencode: PathBuf,
+    /// OpenCode's database (`OPENCODE_DB`).
+    pub opencode_db: PathBuf,
     /// Our cache directory, unless there shall be none.
     pub cache: Option<PathBuf>,
     /// Our records.
@@ -43,10 +47,13 @@ impl Places {
         let home = var("HOME").unwrap_or_else(|| PathBuf::from("/"));
         let base = |name: &str, under: &str| var(name).filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(under));
         let cache = base("XDG_CACHE_HOME", ".cache");
+        let opencode = base("XDG_DATA_HOME", ".local/share").join("opencode");
         let state = base("XDG_STATE_HOME", ".local/state").join("lariat");
         Places {
             claude: var("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
             codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            opencode_db: opencode.join(var("OPENCODE_DB").unwrap_or_else(|| "opencode.db".into())),
+            opencode,
             cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
             state,
             settings: base("XDG_CONFIG_HOME", ".config").join("lariat/config.toml"),

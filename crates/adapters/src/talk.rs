@@ -6,7 +6,7 @@
 //! live or ended, without its terminal.
 
 use std::io::{self, BufRead as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lariat_core::{Time, Untrusted};
 use lariat_sys::file;
@@ -63,6 +63,32 @@ pub trait Language: Sync {
     fn keep(&self) -> Keep;
     /// What a line says, if it says anything.
     fn said(&self, line: Value<'_>) -> Vec<Said>;
+}
+
+/// Conversations that are kept otherwise than as lines of a file. A transcript's
+/// path stands for one of them.
+pub trait Archive: Sync {
+    /// The last part, until `enough` says so or its start is reached.
+    fn last(&self, transcript: &Path, enough: &dyn Fn(&[Said]) -> bool) -> io::Result<Talk>;
+    /// What was said since `offset`.
+    fn since(&self, transcript: &Path, offset: u64) -> io::Result<Talk>;
+    /// Where the next thing said will stand.
+    fn end(&self, transcript: &Path) -> io::Result<u64>;
+    /// What changes on disk when something is said.
+    fn stirs(&self, transcript: &Path) -> PathBuf;
+}
+
+/// The lines of an agent that writes none: its conversations are in an archive.
+pub struct NoLines;
+
+impl Language for NoLines {
+    fn keep(&self) -> Keep {
+        |_, _| false
+    }
+
+    fn said(&self, _line: Value<'_>) -> Vec<Said> {
+        Vec::new()
+    }
 }
 
 /// The last messages of a transcript, and where reading stopped.
@@ -138,7 +164,7 @@ fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<
 }
 
 /// Adds what was said; parts of one message become one.
-fn push(all: &mut Vec<Said>, said: Said) {
+pub fn push(all: &mut Vec<Said>, said: Said) {
     if said.key.is_some()
         && let Some(earlier) = all.iter_mut().rev().take(8).find(|s| s.key == said.key && s.who == said.who)
     {

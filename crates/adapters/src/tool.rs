@@ -18,10 +18,11 @@ pub struct Call {
 }
 
 /// The members of an input that tell most, most telling first.
-const TELLING: [&str; 14] = [
+const TELLING: [&str; 15] = [
     "command",
     "cmd",
     "file_path",
+    "filePath",
     "notebook_path",
     "path",
     "pattern",

@@ -19,6 +19,7 @@ pub mod ask;
 pub mod claims;
 pub mod doctor;
 pub mod evict;
+mod first;
 pub mod handle;
 pub mod launch;
 pub mod launched;

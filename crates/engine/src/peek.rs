@@ -1,7 +1,7 @@
 //! What a session last said: whole replies, from the transcript.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
 use lariat_adapters::talk::{self, Said, Speaker, Talk};
@@ -14,7 +14,10 @@ pub fn last_replies(agent: &str, places: &Places, transcript: &Path, replies: us
     let adapter = adapter(agent)?;
     let count = |said: &[Said]| said.iter().filter(|s| s.who == Speaker::Agent).count();
     // One more than asked for: the first may be cut at its start.
-    let mut talk = talk::last(transcript, adapter.language(), None, |said| count(said) > replies)?;
+    let mut talk = match adapter.archive() {
+        Some(archive) => archive.last(transcript, &|said| count(said) > replies)?,
+        None => talk::last(transcript, adapter.language(), None, |said| count(said) > replies)?,
+    };
     let missing = replies.saturating_sub(count(&talk.said));
     if missing > 0
         && !talk.more
@@ -62,7 +65,25 @@ fn from_reply(said: &mut Vec<Said>, replies: usize) {
 
 /// What was said since.
 pub fn since(agent: &str, transcript: &Path, offset: u64) -> io::Result<Talk> {
-    talk::since(transcript, adapter(agent)?.language(), offset)
+    let adapter = adapter(agent)?;
+    match adapter.archive() {
+        Some(archive) => archive.since(transcript, offset),
+        None => talk::since(transcript, adapter.language(), offset),
+    }
+}
+
+/// Where the next thing said will stand.
+pub fn end(agent: &str, transcript: &Path) -> io::Result<u64> {
+    match adapter(agent)?.archive() {
+        Some(archive) => archive.end(transcript),
+        None => transcript.metadata().map(|m| m.len()),
+    }
+}
+
+/// What changes on disk when something is said.
+pub fn stirs(agent: &str, transcript: &Path) -> PathBuf {
+    let archive = adapter(agent).ok().and_then(|a| a.archive());
+    archive.map_or_else(|| transcript.to_owned(), |a| a.stirs(transcript))
 }
 
 fn adapter(agent: &str) -> io::Result<&'static dyn Adapter> {

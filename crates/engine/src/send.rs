@@ -125,7 +125,7 @@ pub fn send(
 ) -> Result<u64, SendError> {
     // Only what ends a paste could break out of it.
     let text: String = message.text.chars().filter(|c| *c != '\x1b').collect();
-    let offset = session.transcript.as_ref().and_then(|t| t.metadata().ok()).map_or(0, |m| m.len());
+    let offset = session.transcript.as_ref().and_then(|t| peek::end(session.agent, t).ok()).unwrap_or(0);
     if let Some(key) = message.key {
         let before: Option<Begun> = record::read(&launched.folder.join(SENT), &file_of(key)).ok().flatten();
         match before {

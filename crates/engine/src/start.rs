@@ -29,12 +29,13 @@ use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable};
 
 use crate::after::After;
+use crate::first;
 use crate::launched::Record;
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
 
 /// How long an agent may take to show its id.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// An agent that lives so long did not die of its arguments.
 const AT_ONCE: Duration = Duration::from_millis(700);
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
@@ -190,7 +191,9 @@ fn own_user() -> u32 {
 /// within another session's tool is not part of that one.
 fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
     let marks: Vec<String> = lariat_adapters::all().iter().flat_map(|a| a.marks("")).map(|(name, _)| name).collect();
-    let is_mark = |name: &str| marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID");
+    let is_mark = |name: &str| {
+        marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID" | "OPENCODE_PID")
+    };
     let ours = std::env::vars_os()
         .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
     ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
@@ -230,7 +233,12 @@ impl Start<'_> {
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
         let program = std::env::current_exe().map_err(files(folder))?;
-        let shim = start::start(&program, folder, &environment(&self.plan.env, self.env));
+        let launch = &self.record.launch;
+        // Some believe this before where they stand.
+        self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
+        let env = environment(&self.plan.env, self.env);
+        let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, f, launch, &env));
+        let shim = first.and_then(|()| Ok(start::start(&program, folder, &env)?));
         drop(lock);
         let shim = shim?;
         let chosen = self.record.native_id.is_some();

@@ -29,11 +29,16 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
     let lower = target.to_ascii_lowercase();
     // An id beats a name that imitates it: names are chosen by agents too.
     let rules: [&dyn Fn(&Session) -> bool; 5] = [
-        &|s| s.id.raw() == lower || s.native_id.raw() == lower || s.handle.as_deref() == Some(&target),
+        // Some agents' ids know capitals.
+        &|s| {
+            let ids = [s.native_id.raw(), s.id.raw()];
+            ids.contains(&target.as_str()) || ids.contains(&lower.as_str()) || s.handle.as_deref() == Some(&target)
+        },
         &|s| s.name.as_ref().is_some_and(|n| n.raw() == target),
         &|s| {
             let ids = [s.native_id.raw(), s.id.raw()];
-            ids.iter().any(|id| id.starts_with(&lower)) || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
+            ids.iter().any(|id| id.starts_with(&target) || id.starts_with(&lower))
+                || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
         },
         &|s| tail(s.native_id.raw()).starts_with(&lower),
         &|s| s.name.as_ref().is_some_and(|n| n.raw().starts_with(&target)),

@@ -5,7 +5,7 @@
 //! later), the inode of its pidfd, which is never given out twice in a boot.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rustix::process::{Pid, PidfdFlags};
@@ -172,6 +172,44 @@ pub fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(paths)
+}
+
+/// A file that a process appends to, and where its own last write ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// Where the file was when it was opened.
+    pub path: PathBuf,
+    /// Its device and inode.
+    pub place: (u64, u64),
+    /// The position after what was last written through this descriptor.
+    pub position: u64,
+}
+
+/// The regular files in a directory that a process has open for appending. The
+/// kernel keeps a position per open file, so that of a log shared by many tells
+/// which line this very process wrote last.
+pub fn appended(pid: u32, folder: &Path) -> io::Result<Vec<Appended>> {
+    const O_APPEND: u32 = 0o2000;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let entry = entry?;
+        let path = match fs::read_link(entry.path()) {
+            Ok(path) => path,
+            Err(e) if is_gone(&e) => continue,
+            Err(e) => return Err(e),
+        };
+        if path.parent() != Some(folder) {
+            continue;
+        }
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy()));
+        let (Ok(info), Ok(stat)) = (info, rustix::fs::stat(entry.path())) else { continue };
+        let value = |key: &str| info.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
+        let flags = value("flags:").and_then(|f| u32::from_str_radix(f, 8).ok()).unwrap_or(0);
+        if let Some(position) = value("pos:").and_then(|p| p.parse().ok()).filter(|_| flags & O_APPEND != 0) {
+            found.push(Appended { path, place: (stat.st_dev, stat.st_ino), position });
+        }
+    }
+    Ok(found)
 }
 
 /// Its PID namespace, as `pid:[4026531836]`.

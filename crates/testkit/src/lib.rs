@@ -13,6 +13,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod agents;
+pub mod database;
 pub mod gateway;
 pub mod lookalike;
 pub mod model;

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `flock PATH` | locks the file, made if missing, and keeps it |
 //! | `open PATH` | keeps the file open |
+//! | `log PATH TEXT` | adds a line to the file and keeps it open, at the end of that line |
 //! | `close` | lets go of every file it holds |
 //! | `write PATH TEXT`, `write-line PATH TEXT` | replaces the file, or adds a line to it |
 //! | `remove PATH` | removes the file |
@@ -141,6 +142,12 @@ fn obey(line: &str, held: &mut Vec<File>) -> io::Result<String> {
     match verb {
         "ready" => {}
         "open" => held.push(keep.open(rest)?),
+        // The position after the line is what the kernel tells of the descriptor.
+        "log" => {
+            let mut file = keep.open(first)?;
+            file.write_all(format!("{text}\n").as_bytes())?;
+            held.push(file);
+        }
         "flock" => {
             let file = keep.open(rest)?;
             file.try_lock().map_err(io::Error::other)?;

@@ -14,7 +14,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Sandbox;
+use crate::{Sandbox, database};
+
+const DATABASE: &str = "opencode.db";
 
 /// A string longer than this is prose.
 const LONGEST: usize = 200;
@@ -33,6 +35,8 @@ pub enum Store {
     Claude,
     /// `.codex`
     Codex,
+    /// `.local/share/opencode`
+    OpenCode,
 }
 
 impl Store {
@@ -40,6 +44,16 @@ impl Store {
         match self {
             Self::Claude => ".claude",
             Self::Codex => ".codex",
+            Self::OpenCode => ".local/share/opencode",
+        }
+    }
+
+    /// The agent's name.
+    fn agent(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::OpenCode => "opencode",
         }
     }
 
@@ -55,13 +69,15 @@ impl Store {
                 "history.jsonl",
                 "session_index.jsonl",
             ],
+            // Its database is recorded as text; see [`database`].
+            Self::OpenCode => &[],
         }
     }
 }
 
 /// Where the project keeps the recording of this case: `fixtures/AGENT/VERSION/CASE`.
 pub fn fixture(store: Store, version: &str, case: &str) -> PathBuf {
-    let agent = &store.folder()[1..];
+    let agent = store.agent();
     crate::workspace().join("fixtures").join(agent).join(version).join(case)
 }
 
@@ -82,8 +98,27 @@ pub fn record(sandbox: &Sandbox, store: Store, fixture: &Path) -> Vec<PathBuf> {
         copy(&from.join(part), &from, &to, &rewrite, &mut made)
             .unwrap_or_else(|e| panic!("recording {}: {e}", from.join(part).display()));
     }
+    if store == Store::OpenCode {
+        let path = to.join(DATABASE).with_extension("sql");
+        fs::create_dir_all(&to).unwrap_or_else(|e| panic!("{}: {e}", to.display()));
+        let sql = database::dump(&from.join(DATABASE), &|text| rewrite.text(text));
+        fs::write(&path, sql).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        made.push(path);
+    }
     made.sort();
     made
+}
+
+/// A HOME made of a recorded one, with its database built from its text.
+///
+/// # Panics
+/// When a file cannot be read or written; the message names it.
+pub fn restore(fixture: &Path, home: &Path) {
+    let folder = Store::OpenCode.folder();
+    let sql = fixture.join(folder).join(DATABASE).with_extension("sql");
+    let text = fs::read_to_string(&sql).unwrap_or_else(|e| panic!("{}: {e}", sql.display()));
+    fs::create_dir_all(home.join(folder)).unwrap_or_else(|e| panic!("{}: {e}", home.display()));
+    database::build(&home.join(folder).join(DATABASE), &text);
 }
 
 fn copy(path: &Path, from: &Path, to: &Path, rewrite: &Rewrite, made: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -88,7 +88,7 @@ fn without_transcript(args: &args::Peek, session: &Session, answer: &Answer, pla
 fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out: &mut Out) -> Done {
     loop {
         let mut watch = Watch::new()?;
-        watch.path(transcript);
+        watch.path(&peek::stirs(session.agent, transcript));
         session.pid.into_iter().for_each(|pid| watch.process(pid));
         let same = |p: lariat_sys::scan::Process| Some(p.start) == session.start;
         let ended = session.pid.is_none_or(|pid| lariat_sys::scan::look(pid).is_ok_and(|p| !p.is_some_and(same)));

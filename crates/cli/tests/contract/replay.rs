@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lariat_testkit::workspace;
+use lariat_testkit::{record::restore, workspace};
 use serde_json::{Value, json};
 
 use crate::looks::{Look, RECORD, Row, Stage};
@@ -20,7 +20,7 @@ fn cases() -> Vec<PathBuf> {
         let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         entries.map(|entry| entry.expect("an entry").path()).collect()
     };
-    let agents = ["claude", "codex"].map(|agent| workspace().join("fixtures").join(agent));
+    let agents = ["claude", "codex", "opencode"].map(|agent| workspace().join("fixtures").join(agent));
     let mut cases: Vec<_> = agents.into_iter().flat_map(below).flat_map(below).collect();
     cases.sort();
     cases
@@ -31,7 +31,15 @@ fn replay(stage: &Stage, case: &Path) {
     let text = fs::read_to_string(case.join("expect.json")).expect("what it must show");
     let expect: Value = serde_json::from_str(&text).expect("what it must show");
     let name = case.to_string_lossy().replace('/', "-");
-    let lariat = stage.lariat().env("HOME", case).env("XDG_CACHE_HOME", stage.sandbox.root().join("tmp").join(name));
+    // A database is recorded as text, and built where it is looked at.
+    let built = stage.sandbox.root().join("tmp").join(format!("home-{name}"));
+    let is_text = case.join(".local/share/opencode").exists();
+    if is_text {
+        restore(case, &built);
+    }
+    let home = if is_text { built.as_path() } else { case };
+    let lariat = stage.lariat().env("HOME", home).env("XDG_DATA_HOME", home.join(".local/share"));
+    let lariat = lariat.env("XDG_CACHE_HOME", stage.sandbox.root().join("tmp").join(name));
     for memory in ["cold", "warm"] {
         let look = Look::take(stage, &lariat);
         assert!(look.unbound.is_empty(), "{}: {:?}", case.display(), look.unbound);

@@ -1,7 +1,7 @@
 //! The real agents, at the versions pinned in `agents/package.json`, run against the scripted
 //! model.
 //!
-//! [`Claude::install`] and [`Codex::install`] make a sandbox one in which the agent works as it
+//! [`Claude::install`], [`Codex::install`] and [`OpenCode::install`] make a sandbox one in which the agent works as it
 //! does for a person who has used it before: by its name on `PATH`, without first-run questions,
 //! with the model's address in place of the vendor's, and with all other traffic off. From then on
 //! whatever runs there, lariat too, can start it.
@@ -11,6 +11,7 @@
 
 mod claude;
 mod codex;
+mod opencode;
 
 use std::{
     path::{Path, PathBuf},
@@ -19,6 +20,7 @@ use std::{
 
 pub use claude::Claude;
 pub use codex::{Codex, Daemon};
+pub use opencode::OpenCode;
 use serde_json::Value;
 
 use crate::{Sandbox, wait_for, workspace};

@@ -150,10 +150,15 @@ impl Outgoing {
         )
     }
 
-    /// Sends one event, named by its own `type`.
+    /// Sends one event, named by its own `type` if it has one.
     pub fn event(&mut self, value: &Value) -> io::Result<()> {
-        let kind = value["type"].as_str().unwrap_or("message");
-        self.stream.write_all(format!("event: {kind}\ndata: {value}\n\n").as_bytes())
+        let name = value["type"].as_str().map(|kind| format!("event: {kind}\n")).unwrap_or_default();
+        self.stream.write_all(format!("{name}data: {value}\n\n").as_bytes())
+    }
+
+    /// Says that no event follows, as Chat Completions does.
+    pub fn done(&mut self) -> io::Result<()> {
+        self.stream.write_all(b"data: [DONE]\n\n")
     }
 
     /// Whether the client has hung up.

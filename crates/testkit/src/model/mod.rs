@@ -1,7 +1,7 @@
 //! A scripted model: the vendors' APIs on loopback, with a test in place of the intelligence.
 //!
-//! It speaks Anthropic Messages and OpenAI Responses, and does what the newest prompt says in
-//! upper-case words (see [`Script`]). The word to build tests on is `HOLD name`: that reply waits
+//! It speaks Anthropic Messages, OpenAI Responses and Chat Completions, and does what the newest
+//! prompt says in upper-case words (see [`Script`]). The word to build tests on is `HOLD name`: that reply waits
 //! until the test calls [`Model::release`], so "the agent is working now" is a fact and not a race:
 //!
 //! ```no_run
@@ -17,6 +17,7 @@
 //! without a shell tool) quote the same prompt and are answered plainly. It never reaches beyond
 //! loopback, never checks a key, and counts tokens by fixed numbers ([`usage`]).
 
+mod chat;
 mod http;
 mod messages;
 mod responses;
@@ -41,13 +42,13 @@ pub mod usage {
     pub const INPUT: u64 = 100;
     /// Messages: input written to the cache.
     pub const CACHE_WRITE: u64 = 20;
-    /// Input read from the cache; for Responses a part of [`RESPONSES_INPUT`].
+    /// Input read from the cache; for Responses and Chat a part of [`RESPONSES_INPUT`].
     pub const CACHE_READ: u64 = 300;
     /// Output of one reply.
     pub const OUTPUT: u64 = 7;
-    /// Responses: all input, cached or not.
+    /// Responses and Chat: all input, cached or not.
     pub const RESPONSES_INPUT: u64 = 420;
-    /// Responses: output spent on reasoning, a part of [`OUTPUT`].
+    /// Responses and Chat: output spent on reasoning, a part of [`OUTPUT`].
     pub const RESPONSES_REASONING: u64 = 2;
 }
 
@@ -63,6 +64,8 @@ pub enum Api {
     Messages,
     /// OpenAI Responses.
     Responses,
+    /// OpenAI Chat Completions.
+    Chat,
     /// Anything else: token counts, model lists, probes.
     Other,
 }
@@ -304,6 +307,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let said = match incoming.path.as_str() {
         path if posted && path.ends_with("/messages") => messages::read(&body),
         path if posted && path.ends_with("/responses") => responses::read(&body),
+        path if posted && path.ends_with("/chat/completions") => chat::read(&body),
         _ => Said::default(),
     };
     let number = shared.log(Request {
@@ -324,6 +328,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let done = match said.api {
         Api::Messages => messages::answer(&mut turn, &body, &said),
         Api::Responses => responses::answer(&mut turn, &body, &said),
+        Api::Chat => chat::answer(&mut turn, &body, &said),
         Api::Other => other(&mut turn.out, &incoming),
     };
     // A failure from here on is the client's hanging up: nothing more can be said to it.

@@ -1,0 +1,265 @@
+//! Which process works on which session.
+//!
+//! By the process's own lines in the shared log (see [`super::log`]), which name
+//! every session it made or ran a turn of; by the id in its arguments (`-s ID`),
+//! for one that has named none yet. A terminal may run turns of several sessions
+//! at once, and a server of any number: those whose open turn it began are its
+//! own, and for a terminal the one that it named last.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use lariat_core::{Fact, Observation, Time, Witness};
+use lariat_sys::process;
+use lariat_sys::scan::Process;
+
+use super::log::{self, Heard};
+use super::record::Stored;
+use super::{Kind, NAME, Role, is_id, role};
+use crate::agent_process as ap;
+use crate::look::{Bond, Look, Report, same_place};
+
+/// Clocks of a process's start, of the log and of the store may lie so far apart.
+pub const SLACK_MS: i64 = 3000;
+
+/// What a process does is in its log after so long at the latest.
+pub const LOGGED_MS: i64 = 30_000;
+
+const LOOSE: &str = "its log names no session, and neither do its arguments";
+const CLIENT: &str = "a terminal of a server, which runs its sessions";
+
+/// A process of OpenCode's that may have to do with sessions.
+pub struct Agent {
+    process: Process,
+    role: Role,
+    /// The session that its arguments name.
+    argued: Option<String>,
+    heard: Option<Heard>,
+}
+
+impl Agent {
+    fn started(&self) -> i64 {
+        ap::started(&self.process).0
+    }
+
+    /// Whether all it did is known from its log.
+    fn is_known(&self) -> bool {
+        !self.process.halted && self.heard.as_ref().is_some_and(|h| h.whole)
+    }
+}
+
+/// Finds the processes.
+pub fn agents(look: &Look<'_>) -> Vec<Agent> {
+    let Ok(table) = look.table else { return Vec::new() };
+    let found = table.iter().filter_map(|p| Some((p.clone(), role(p)?.run))).filter(|(p, _)| uses_store(look, p.pid));
+    let genuine = ap::genuine(found.collect(), table, |p| role(p).is_some());
+    let logs = look.places.opencode.join("log");
+    let logs = logs.canonicalize().unwrap_or(logs); // as the kernel names it
+    let agents = genuine.into_iter().filter_map(|(process, _)| {
+        let role = role(&process).filter(|r| r.kind != Kind::Other)?;
+        let words: Vec<&str> = process.arguments().skip(role.run.arguments).collect();
+        let forks = words.contains(&"--fork");
+        let argued = ap::flag(&words, &["-s", "--session"]).filter(|id| is_id(id) && !forks).map(str::to_owned);
+        let heard = log::heard(process.pid, ap::started(&process).0, &logs);
+        Some(Agent { argued, heard, role, process })
+    });
+    agents.collect()
+}
+
+/// Whether a process uses the database that we look at.
+fn uses_store(look: &Look<'_>, pid: u32) -> bool {
+    let Ok(environment) = process::environment(pid) else {
+        return ap::uses_store(pid, "XDG_DATA_HOME", ".local/share", &look.places.opencode); // by its owner
+    };
+    let set = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|h| h.join(".local/share")));
+    let Some(data) = data.map(|d| d.join("opencode")) else { return true };
+    let db = data.join(set("OPENCODE_DB").unwrap_or_else(|| "opencode.db".into()));
+    same_place(&db, &look.places.opencode_db)
+        || (db.file_name() == look.places.opencode_db.file_name() && same_place(&data, &look.places.opencode))
+}
+
+/// The sessions that processes name.
+pub fn named(agents: &[Agent]) -> HashSet<String> {
+    let heard =
+        agents.iter().filter_map(|a| a.heard.as_ref()).flat_map(|h| h.sessions.iter().map(|(id, _)| id.clone()));
+    heard.chain(agents.iter().filter_map(|a| a.argued.clone())).collect()
+}
+
+/// Since when a session must have been written to, to be one that some process
+/// could be at without our knowing; `None` if there is no such process.
+pub fn loose_since(agents: &[Agent], now: i64) -> Option<i64> {
+    let could = agents.iter().filter(|a| match a.role.kind {
+        Kind::Client | Kind::Other => false,
+        Kind::Run => a.argued.is_none() && a.heard.as_ref().is_none_or(|h| h.sessions.is_empty()),
+        Kind::Terminal | Kind::Server => true,
+    });
+    let since = |a: &Agent| if a.is_known() { a.started().max(now - LOGGED_MS) } else { a.started() };
+    could.map(|a| since(a) - SLACK_MS).min()
+}
+
+/// A session that a process has in its hands.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// The process.
+    pub bond: Bond,
+    /// What it is.
+    pub kind: Kind,
+    /// It has others in its hands, too.
+    pub shared: bool,
+    /// What it logged.
+    pub heard: Option<Heard>,
+    /// When it last named the session.
+    at: i64,
+}
+
+/// A process that could be at a session without our knowing.
+pub struct Loose {
+    /// The process.
+    pub pid: u32,
+    /// Where it stands; nowhere means that it may be anywhere.
+    pub places: Vec<PathBuf>,
+    /// When it started.
+    pub started: i64,
+    /// Its log was read whole and names no session.
+    pub quiet: bool,
+}
+
+/// What is known of the processes.
+#[derive(Default)]
+pub struct Held {
+    /// Sessions by id.
+    pub sessions: HashMap<String, Hold>,
+    /// Processes that may be at any session of their place.
+    pub loose: Vec<Loose>,
+    /// Further things worth knowing of a session.
+    pub notes: HashMap<String, Vec<Observation>>,
+}
+
+/// Ties processes to sessions. `root` gives the session at the root of another's
+/// work, if it is stored; `stored` what is stored of it.
+pub fn bind<'a>(
+    agents: &[Agent],
+    root: &dyn Fn(&str) -> Option<String>,
+    stored: &dyn Fn(&str) -> Option<&'a Stored>,
+    report: &mut Report,
+) -> Held {
+    let mut held = Held::default();
+    let mut unbound = Vec::new();
+    let mut clients = Vec::new();
+    for agent in agents {
+        let claims = claims(agent, root, stored);
+        if claims.is_empty() {
+            match agent.role.kind {
+                Kind::Client => clients.push((agent.process.clone(), agent.role.run)),
+                Kind::Run | Kind::Terminal => unbound.push((agent.process.clone(), agent.role.run)),
+                Kind::Server | Kind::Other => {}
+            }
+        }
+        held.loose.extend(loose(agent, claims.is_empty()));
+        let several = claims.len() > 1;
+        for (session, hold) in claims {
+            take(&mut held, session, Hold { shared: hold.shared || several, ..hold });
+        }
+    }
+    report.unbound.extend(ap::unbound(NAME, clients, |_| CLIENT.to_owned()));
+    report.unbound.extend(ap::unbound(NAME, unbound, |_| LOOSE.to_owned()));
+    held
+}
+
+/// Of two processes with one session, the one that named it last has it.
+fn take(held: &mut Held, session: String, hold: Hold) {
+    let other = match held.sessions.remove(&session) {
+        Some(known) if known.at >= hold.at => {
+            let pid = hold.bond.process.pid;
+            held.sessions.insert(session.clone(), known);
+            pid
+        }
+        known => {
+            held.sessions.insert(session.clone(), hold);
+            let Some(known) = known else { return };
+            known.bond.process.pid
+        }
+    };
+    let text = format!("process {other} has it open, too");
+    held.notes.entry(session).or_default().push(Observation::new(Witness::Process, Fact::Note(text.into())));
+}
+
+/// The sessions that a process has in its hands, with the evidence.
+fn claims<'a>(
+    agent: &Agent,
+    root: &dyn Fn(&str) -> Option<String>,
+    stored: &dyn Fn(&str) -> Option<&'a Stored>,
+) -> Vec<(String, Hold)> {
+    let kind = agent.role.kind;
+    let mut named: Vec<(String, i64)> = Vec::new();
+    for (id, at) in agent.heard.iter().flat_map(|h| &h.sessions) {
+        let Some(root) = root(id) else { continue };
+        named.retain(|(known, _)| *known != root);
+        named.push((root, *at));
+    }
+    let began = |(id, at): &(String, i64)| stored(id).is_some_and(|s| s.is_open() && *at + SLACK_MS >= s.since);
+    let current = named.last().map(|(id, _)| id.clone()).filter(|_| matches!(kind, Kind::Run | Kind::Terminal));
+    named.retain(|n| Some(&n.0) == current.as_ref() || (kind != Kind::Run && began(n)));
+    let by_log = named.into_iter().map(|(id, at)| {
+        let by = "its own lines in the log name the session";
+        let source = agent.heard.as_ref().map_or_else(PathBuf::new, |h| h.path.clone());
+        (id, at, by, source.to_string_lossy().into_owned())
+    });
+    let mut all: Vec<_> = by_log.collect();
+    if all.is_empty() && kind != Kind::Server {
+        let source = format!("/proc/{}", agent.process.pid);
+        all.extend(agent.argued.iter().map(|id| (id.clone(), agent.started(), "started with its id", source.clone())));
+    }
+    let hold = |(id, at, by, source): (String, i64, &'static str, String)| {
+        let alive = Fact::Alive { pid: Some(agent.process.pid), by: by.into() };
+        let evidence = Observation::new(Witness::Process, alive).at(Some(Time(at))).from(source);
+        let bond = Bond { process: agent.process.clone(), evidence };
+        let shared = matches!(kind, Kind::Server | Kind::Client);
+        (id, Hold { bond, kind, shared, heard: agent.heard.clone(), at })
+    };
+    all.into_iter().map(hold).collect()
+}
+
+/// A process that could be at a session besides those it is tied to. One whose
+/// log is known could not, but for what it has not written down yet.
+fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
+    let could = match agent.role.kind {
+        Kind::Client | Kind::Other => false,
+        Kind::Run => unclaimed, // it has one session for ever
+        Kind::Terminal => unclaimed || !agent.is_known(),
+        Kind::Server => true,
+    };
+    let pid = agent.process.pid;
+    // OpenCode believes `$PWD` before the directory it stands in.
+    let told = process::environment(pid).ok().and_then(|e| e.get("PWD").map(PathBuf::from));
+    let places = || process::cwd(pid).ok().into_iter().chain(told).collect();
+    could.then(|| Loose {
+        pid,
+        places: if agent.role.kind == Kind::Server { Vec::new() } else { places() },
+        started: agent.started(),
+        quiet: agent.is_known(),
+    })
+}
+
+/// What the processes alone tell, when the store does not answer.
+pub fn by_processes(look: &Look<'_>, agents: &[Agent], why: &str) -> Report {
+    let mut report = Report::default();
+    let mut told: HashSet<&str> = HashSet::new();
+    let mut unbound = Vec::new();
+    for agent in agents.iter().filter(|a| a.role.kind != Kind::Server) {
+        match &agent.argued {
+            Some(id) if told.insert(id) => {
+                let by = "started with its id";
+                let alive = Fact::Alive { pid: Some(agent.process.pid), by: by.into() };
+                let evidence = Observation::new(Witness::Process, alive).from(format!("/proc/{}", agent.process.pid));
+                let bond = Bond { process: agent.process.clone(), evidence };
+                report.sessions.push((look.judge)(NAME, bond.unread(id.clone(), why)));
+            }
+            Some(_) => {}
+            None => unbound.push((agent.process.clone(), agent.role.run)),
+        }
+    }
+    report.unbound = ap::unbound(NAME, unbound, |_| why.to_owned());
+    report
+}

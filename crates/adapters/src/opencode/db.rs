@@ -1,0 +1,383 @@
+//! OpenCode's database: opened to read, asked little, never held.
+//!
+//! A database that is being written is read as of one moment, through its
+//! write-ahead log. SQLite would make that log and its index where there are
+//! none; but without a log the file is complete, and is read as it stands. If it
+//! has changed meanwhile, it is read again.
+//!
+//! Three tables are asked: `session`, `message`, `part`. Others hold secrets.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lariat_core::Tokens;
+use lariat_sys::file::{self, Key};
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, OpenFlags, Row};
+
+use super::record::{self, Stand, Stored};
+use crate::json::Doc;
+use crate::look::Look;
+
+/// How long a lock is waited for. Writers hold theirs for milliseconds.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// How far up a session is followed to the one it works for.
+const DEEPEST: usize = 16;
+/// How much of a prompt is kept.
+const LONGEST: usize = 4000;
+
+/// What is asked of the database.
+pub struct Wanted<'a> {
+    /// Every session, or only those named.
+    pub all: bool,
+    /// Sessions that processes name.
+    pub named: &'a HashSet<String>,
+    /// And those that a turn was begun in since. (OpenCode touches a session when
+    /// it is asked something.)
+    pub since: Option<i64>,
+}
+
+/// What it holds.
+#[derive(Default)]
+pub struct Contents {
+    /// The sessions, in the order of their ids; those that work for another are
+    /// no sessions of their own.
+    pub sessions: Vec<Stored>,
+    /// Of each named session, the one at the root of its work.
+    pub roots: HashMap<String, String>,
+    /// Those that work for a named session, by its root.
+    pub below: HashMap<String, Vec<Stored>>,
+    /// Sessions that were left out.
+    pub hidden: usize,
+    /// What could not be read of it.
+    pub damage: Option<String>,
+}
+
+/// Reads what is wanted; `None` if there is no database.
+pub fn read(look: &Look<'_>, wanted: &Wanted<'_>) -> Result<Option<Contents>, String> {
+    with(&look.places.opencode_db, |db| db.contents(look, wanted))
+}
+
+/// Asks a database, again if it was replaced or written while it was read as a
+/// plain file.
+pub fn with<T>(path: &Path, ask: impl Fn(&Db) -> rusqlite::Result<T>) -> Result<Option<T>, String> {
+    for _ in 0..3 {
+        let db = match Db::open(path) {
+            Ok(db) => db,
+            Err(Open::Absent) => return Ok(None),
+            Err(Open::Failed(why)) => return Err(why),
+        };
+        let told = ask(&db).map_err(|e| why(&e));
+        if db.is_still(path) {
+            return told.map(Some);
+        }
+    }
+    Err("it was replaced again and again while it was read".into())
+}
+
+fn why(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(e, _)
+            if matches!(e.code, rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) =>
+        {
+            "the database is locked".into()
+        }
+        e => e.to_string(),
+    }
+}
+
+enum Open {
+    Absent,
+    Failed(String),
+}
+
+/// An open database.
+pub struct Db {
+    connection: Connection,
+    columns: HashSet<String>,
+    /// The file, if it was complete and is read without its log.
+    alone: Option<Key>,
+    path: PathBuf,
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn has_log(path: &Path) -> bool {
+    beside(path, "-wal").metadata().is_ok_and(|m| m.len() > 0)
+}
+
+impl Db {
+    fn open(path: &Path) -> Result<Db, Open> {
+        // SQLite would wait for ever at a pipe of that name.
+        let key = match file::open(path) {
+            Ok((_, key)) => key,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Open::Absent),
+            Err(e) => return Err(Open::Failed(e.to_string())),
+        };
+        let alone = (!has_log(path)).then_some(key);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let uri = format!("file:{}?{}", escaped(path), if alone.is_some() { "immutable=1" } else { "mode=ro" });
+        let opened = || -> rusqlite::Result<Db> {
+            let connection = Connection::open_with_flags(uri, flags)?;
+            connection.busy_timeout(PATIENCE)?;
+            let mut asked = connection.prepare("SELECT name FROM pragma_table_info('session')")?;
+            let columns = asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            drop(asked);
+            Ok(Db { connection, columns, alone, path: path.to_owned() })
+        };
+        let db = opened().map_err(|e| Open::Failed(why(&e)))?;
+        if key.size > 0 && !db.columns.contains("directory") {
+            return Err(Open::Failed("it has no table of sessions that this version knows".into()));
+        }
+        Ok(db)
+    }
+
+    fn is_still(&self, path: &Path) -> bool {
+        self.alone.is_none_or(|key| !has_log(path) && file::open(path).is_ok_and(|(_, now)| now == key))
+    }
+
+    fn contents(&self, look: &Look<'_>, wanted: &Wanted<'_>) -> rusqlite::Result<Contents> {
+        let mut contents = Contents::default();
+        if self.columns.is_empty() {
+            return Ok(contents); // a database that was just made
+        }
+        // One moment for all that is asked.
+        let moment = self.connection.unchecked_transaction()?;
+        for id in wanted.named {
+            if let Some(root) = self.root(id)? {
+                contents.roots.insert(id.clone(), root);
+            }
+        }
+        let mut only: Vec<&String> = contents.roots.values().collect();
+        only.sort_unstable();
+        only.dedup();
+        for root in &only {
+            contents.below.insert((*root).clone(), self.below(root)?);
+        }
+        if wanted.all {
+            let top = "parent_id IS NULL OR parent_id NOT IN (SELECT id FROM session)";
+            let mut asked = self.sessions(top)?;
+            let mut rows = asked.query([])?;
+            loop {
+                // What lies behind a damaged page is lost, what came before is not.
+                match rows.next() {
+                    Ok(Some(row)) => contents.sessions.push(self.session(row)),
+                    Ok(None) => break,
+                    Err(e) if contents.sessions.is_empty() => return Err(e),
+                    Err(e) => {
+                        contents.damage = Some(why(&e));
+                        break;
+                    }
+                }
+                look.steps.fetch_add(1, Ordering::Relaxed);
+            }
+        } else {
+            let mut asked = self.sessions("id = ?1")?;
+            for root in only {
+                let mut rows = asked.query([root])?;
+                if let Some(row) = rows.next()? {
+                    contents.sessions.push(self.session(row));
+                }
+            }
+            if let Some(since) = wanted.since {
+                let mut asked = self.sessions("parent_id IS NULL AND time_updated >= ?1")?;
+                let mut rows = asked.query([since])?;
+                while let Some(row) = rows.next()? {
+                    let stored = self.session(row);
+                    if !contents.sessions.iter().any(|s| s.id == stored.id) {
+                        contents.sessions.push(stored);
+                    }
+                }
+            }
+            let count = "SELECT count(*) FROM session WHERE parent_id IS NULL";
+            let roots: usize = self.connection.query_row(count, [], |row| row.get(0))?;
+            contents.hidden = roots.saturating_sub(contents.sessions.len());
+        }
+        contents.sessions.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        moment.finish()?;
+        Ok(contents)
+    }
+
+    fn sessions(&self, which: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        let column = |name: &'static str| if self.columns.contains(name) { name } else { "NULL" };
+        let columns = COLUMNS.map(column).join(", ");
+        self.connection.prepare_cached(&format!("SELECT {columns} FROM session WHERE {which}"))
+    }
+
+    /// The session at the root of this one's work; `None` if it is not stored.
+    fn root(&self, id: &str) -> rusqlite::Result<Option<String>> {
+        let mut asked = self.connection.prepare_cached("SELECT parent_id FROM session WHERE id = ?1")?;
+        let mut root: Option<String> = None;
+        let mut next = Some(id.to_owned());
+        for _ in 0..DEEPEST {
+            let Some(id) = next.take() else { break };
+            let mut rows = asked.query([&id])?;
+            let Some(row) = rows.next()? else { break };
+            next = text(row, 0);
+            root = Some(id);
+        }
+        Ok(root)
+    }
+
+    /// The sessions that work for this one, at any depth.
+    fn below(&self, root: &str) -> rusqlite::Result<Vec<Stored>> {
+        let mut asked = self.sessions("parent_id = ?1")?;
+        let mut all: Vec<Stored> = Vec::new();
+        let mut of = vec![root.to_owned()];
+        while let Some(parent) = of.pop() {
+            let mut rows = asked.query([&parent])?;
+            while let Some(row) = rows.next()? {
+                let stored = self.session(row);
+                if stored.id != root && !all.iter().any(|known| known.id == stored.id) {
+                    of.push(stored.id.clone());
+                    all.push(stored);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// One session. What cannot be read of its turn is told as that.
+    fn session(&self, row: &Row<'_>) -> Stored {
+        let id = text(row, 0).unwrap_or_default();
+        let count = |i| number(row, i).and_then(|n| u64::try_from(n).ok());
+        let tokens = || {
+            Some(Tokens {
+                input: count(4)?,
+                output: count(5)? + count(6).unwrap_or(0),
+                cache_read: count(7)?,
+                cache_write: count(8)?,
+            })
+        };
+        let tokens = tokens();
+        let mut stored = Stored {
+            directory: text(row, 1),
+            title: record::title(text(row, 2)),
+            cost: record::cost(real(row, 3), tokens),
+            tokens,
+            model: text(row, 9).and_then(|json| model(&json)),
+            created: number(row, 10),
+            updated: number(row, 11).or(number(row, 10)).unwrap_or(0),
+            transcript: self.path.join(&id),
+            ..Stored::default()
+        };
+        if let Err(e) = self.turn(&id, &mut stored) {
+            stored.stand = Stand::Unread(why(&e));
+        }
+        stored.prompt = self.prompt(&id).ok().flatten();
+        stored.id = id;
+        stored
+    }
+
+    /// How the newest message leaves the turn, and what it is at.
+    fn turn(&self, id: &str, stored: &mut Stored) -> rusqlite::Result<()> {
+        let newest = "SELECT id, time_created, time_updated, data FROM message WHERE session_id = ?1 \
+                      ORDER BY time_created DESC, id DESC LIMIT 1";
+        let mut asked = self.connection.prepare_cached(newest)?;
+        let mut rows = asked.query([id])?;
+        let Some(row) = rows.next()? else { return Ok(()) };
+        stored.since = number(row, 1).unwrap_or(0);
+        stored.updated = stored.updated.max(number(row, 2).unwrap_or(0));
+        stored.stand = match record::message(row.get_ref(3)?.as_bytes().unwrap_or_default()) {
+            Ok(message) => record::stand(message.root()),
+            Err(why) => Stand::Unread(why),
+        };
+        if !stored.is_open() {
+            return Ok(());
+        }
+        let parts = "SELECT time_updated, data FROM part WHERE message_id = ?1 ORDER BY id";
+        let mut asked = self.connection.prepare_cached(parts)?;
+        let mut parts = asked.query([text(row, 0)])?;
+        while let Some(row) = parts.next()? {
+            stored.updated = stored.updated.max(number(row, 0).unwrap_or(0));
+            let part = record::part(row.get_ref(1)?.as_bytes().unwrap_or_default(), 600);
+            let Ok(part) = part else { continue };
+            if let Some(how) = record::refused(part.root()) {
+                stored.stand = Stand::Aborted(how);
+            }
+            stored.call = stored.call.take().or_else(|| record::pending(part.root()));
+        }
+        Ok(())
+    }
+
+    fn prompt(&self, id: &str) -> rusqlite::Result<Option<String>> {
+        let first = "SELECT data FROM part WHERE message_id = \
+                     (SELECT id FROM message WHERE session_id = ?1 ORDER BY time_created, id LIMIT 1) ORDER BY id LIMIT 8";
+        let mut asked = self.connection.prepare_cached(first)?;
+        let mut rows = asked.query([id])?;
+        while let Some(row) = rows.next()? {
+            let Ok(part) = record::part(row.get_ref(0)?.as_bytes().unwrap_or_default(), LONGEST) else { continue };
+            if let Some(said) = record::spoken(part.root()) {
+                return Ok(Some(said.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The connection, for what is said in a session.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+const COLUMNS: [&str; 12] = [
+    "id",
+    "directory",
+    "title",
+    "cost",
+    "tokens_input",
+    "tokens_output",
+    "tokens_reasoning",
+    "tokens_cache_read",
+    "tokens_cache_write",
+    "model",
+    "time_created",
+    "time_updated",
+];
+
+/// A text, whatever its bytes.
+pub fn text(row: &Row<'_>, i: usize) -> Option<String> {
+    match row.get_ref(i).ok()? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}
+
+/// A whole number.
+pub fn number(row: &Row<'_>, i: usize) -> Option<i64> {
+    match row.get_ref(i).ok()? {
+        ValueRef::Integer(n) => Some(n),
+        ValueRef::Real(n) => Some(n as i64),
+        _ => None,
+    }
+}
+
+fn real(row: &Row<'_>, i: usize) -> Option<f64> {
+    match row.get_ref(i).ok()? {
+        ValueRef::Integer(n) => Some(n as f64),
+        ValueRef::Real(n) => Some(n),
+        _ => None,
+    }
+}
+
+/// `{"id":"m","providerID":"p"}` as `p/m`, which is how `--model` takes it.
+fn model(json: &str) -> Option<String> {
+    let doc = Doc::parse(json.as_bytes(), |_, key| matches!(key, b"id" | b"providerID"), 400).ok()?;
+    let id = doc.root().get("id").some_str()?;
+    Some(doc.root().get("providerID").some_str().map_or_else(|| id.to_owned(), |p| format!("{p}/{id}")))
+}
+
+/// A path as part of a URI.
+fn escaped(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~');
+    let bytes = path.as_os_str().as_bytes().iter();
+    bytes.map(|&b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+}

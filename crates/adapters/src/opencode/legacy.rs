@@ -1,0 +1,204 @@
+//! The older layout: a JSON file per session, message and part.
+//!
+//! Written for 1.1.65: `storage/session/<project>/<id>.json`,
+//! `storage/message/<session>/<id>.json`, `storage/part/<message>/<id>.json`.
+//! Later versions leave these files where they are and import nothing, so they
+//! stay true of what was said then. Ids rise with time, so the last name is the
+//! newest. A session that the database knows too is told from there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use lariat_core::Tokens;
+use lariat_sys::file::{self, Directory, Kind};
+
+use super::record::{self, Stand, Stored};
+use crate::json::Keep;
+use crate::look::Look;
+
+/// No file of this layout is larger that means anything.
+const LARGEST: u64 = 32 << 20;
+/// Tokens are added up for sessions of at most so many messages.
+const COUNTED: usize = 400;
+
+const SESSION: Keep = |parent, key| match parent {
+    b"" => matches!(key, b"id" | b"directory" | b"title" | b"parentID" | b"time"),
+    b"time" => matches!(key, b"created" | b"updated"),
+    _ => false,
+};
+
+/// What was found, what could not be read, and how many were left out.
+#[derive(Default)]
+pub struct Contents {
+    /// The sessions, in the order of their ids.
+    pub sessions: Vec<Stored>,
+    /// Files that could not be read, with the reason.
+    pub problems: Vec<(PathBuf, String)>,
+    /// Sessions that were not asked for.
+    pub hidden: usize,
+}
+
+/// Reads the sessions that are needed.
+pub fn read(look: &Look<'_>, needed: &dyn Fn(&str) -> bool) -> Contents {
+    let storage = look.places.opencode.join("storage");
+    let mut contents = Contents::default();
+    let folder = storage.join("session");
+    for project in names(&folder, &mut contents.problems, |e| e.kind != Kind::File && e.kind != Kind::Other) {
+        let folder = folder.join(project);
+        for name in names(&folder, &mut contents.problems, |e| e.name.ends_with(".json")) {
+            let Some(id) = name.strip_suffix(".json").filter(|id| id.starts_with("ses_")) else { continue };
+            if !needed(id) {
+                contents.hidden += 1;
+                continue;
+            }
+            look.steps.fetch_add(1, Ordering::Relaxed);
+            let path = folder.join(&name);
+            match session(&storage, &path, id, &mut contents.problems) {
+                Ok(Some(stored)) => contents.sessions.push(stored),
+                Ok(None) => {} // it works for another
+                Err(e) => contents.problems.push((path, e)),
+            }
+        }
+    }
+    contents.sessions.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    contents.sessions.dedup_by(|a, b| a.id == b.id);
+    contents
+}
+
+/// The names in a folder, oldest first. A folder that is not there has none.
+fn names(folder: &Path, problems: &mut Vec<(PathBuf, String)>, wanted: impl Fn(&file::Entry) -> bool) -> Vec<String> {
+    let entries = match Directory::open(folder).and_then(|d| d.entries()) {
+        Ok(entries) => entries,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Vec::new(),
+        Err(e) => {
+            problems.push((folder.to_owned(), e.to_string()));
+            return Vec::new();
+        }
+    };
+    let mut names: Vec<String> = entries.into_iter().filter(wanted).map(|e| e.name).collect();
+    names.sort_unstable();
+    names
+}
+
+fn session(
+    storage: &Path,
+    path: &Path,
+    id: &str,
+    problems: &mut Vec<(PathBuf, String)>,
+) -> Result<Option<Stored>, String> {
+    let bytes = file::read_small(path, LARGEST).map_err(|e| e.to_string())?;
+    let doc = record::parse(&bytes, SESSION, 2000).map_err(|_| "a session is not JSON".to_owned())?;
+    let root = doc.root();
+    if !root.is_object() {
+        return Err("a session is not JSON".into());
+    }
+    if root.get("parentID").some_str().is_some() {
+        return Ok(None);
+    }
+    let time = |key: &str| root.get("time").get(key).u64().and_then(|t| i64::try_from(t).ok());
+    let mut stored = Stored {
+        id: id.to_owned(),
+        directory: root.get("directory").some_str().map(str::to_owned),
+        title: record::title(root.get("title").some_str().map(str::to_owned)),
+        created: time("created"),
+        updated: time("updated").or(time("created")).unwrap_or(0),
+        transcript: path.to_owned(),
+        ..Stored::default()
+    };
+    let folder = storage.join("message").join(id);
+    let messages = names(&folder, problems, |e| e.name.ends_with(".json"));
+    let counted = messages.len() <= COUNTED;
+    let mut sum = (Tokens::default(), 0.0);
+    let mut whole = counted;
+    for (i, name) in messages.iter().enumerate() {
+        let last = i + 1 == messages.len();
+        if !last && i > 0 && !counted {
+            continue;
+        }
+        let path = folder.join(name);
+        let read = file::read_small(&path, LARGEST).map_err(|e| e.to_string());
+        let doc = match read.and_then(|bytes| record::message(&bytes)) {
+            Ok(doc) => doc,
+            Err(e) => {
+                whole = false;
+                if last {
+                    stored.stand = Stand::Unread(e.clone());
+                }
+                problems.push((path, e));
+                continue;
+            }
+        };
+        let message = doc.root();
+        let is = |role: &str| message.get("role").str() == Some(role);
+        if is("user") && stored.prompt.is_none() && i == 0 {
+            stored.prompt = prompt(storage, name, problems);
+        }
+        if is("assistant") {
+            let model = message.get("modelID").some_str();
+            let provider = message.get("providerID").some_str();
+            stored.model = model.map(|m| provider.map_or_else(|| m.to_owned(), |p| format!("{p}/{m}")));
+            match record::tokens(message.get("tokens")) {
+                Some(t) => {
+                    sum.0.input += t.input;
+                    sum.0.output += t.output;
+                    sum.0.cache_read += t.cache_read;
+                    sum.0.cache_write += t.cache_write;
+                    sum.1 += message.get("cost").f64().unwrap_or(0.0);
+                }
+                None => whole = false,
+            }
+        }
+        if last {
+            stored.stand = record::stand(message);
+            let at = |key: &str| message.get("time").get(key).u64().and_then(|t| i64::try_from(t).ok());
+            stored.since = at("created").unwrap_or(0);
+            stored.updated = stored.updated.max(at("completed").unwrap_or(stored.since));
+            if stored.is_open() {
+                for part in parts(storage, name, problems) {
+                    if let Some(how) = record::refused(part.root()) {
+                        stored.stand = Stand::Aborted(how);
+                    }
+                    stored.call = stored.call.take().or_else(|| record::pending(part.root()));
+                }
+            }
+        }
+    }
+    stored.tokens = whole.then_some(sum.0);
+    stored.cost = record::cost(whole.then_some(sum.1), stored.tokens);
+    Ok(Some(stored))
+}
+
+/// The parts of a message, oldest first; what cannot be read is told.
+fn parts<'a>(
+    storage: &Path,
+    message: &str,
+    problems: &'a mut Vec<(PathBuf, String)>,
+) -> impl Iterator<Item = crate::json::Doc> + use<'a> {
+    let folder = storage.join("part").join(message.trim_end_matches(".json"));
+    let names = names(&folder, problems, |e| e.name.ends_with(".json"));
+    names.into_iter().filter_map(move |name| {
+        let path = folder.join(name);
+        let read = file::read_small(&path, LARGEST).map_err(|e| e.to_string());
+        read.and_then(|bytes| record::part(&bytes, 1 << 20)).map_err(|e| problems.push((path, e))).ok()
+    })
+}
+
+fn prompt(storage: &Path, message: &str, problems: &mut Vec<(PathBuf, String)>) -> Option<String> {
+    parts(storage, message, problems).find_map(|doc| record::spoken(doc.root()).map(str::to_owned))
+}
+
+/// Every message of a session with its parts, oldest first, for what was said.
+pub fn conversation(transcript: &Path) -> io::Result<Vec<(crate::json::Doc, Vec<crate::json::Doc>)>> {
+    let storage = transcript.ancestors().nth(3).ok_or(io::ErrorKind::InvalidInput)?;
+    let id = transcript.file_stem().and_then(|s| s.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = storage.join("message").join(id);
+    let mut problems = Vec::new();
+    let mut all = Vec::new();
+    for name in names(&folder, &mut problems, |e| e.name.ends_with(".json")) {
+        let Ok(message) = record::message(&file::read_small(&folder.join(&name), LARGEST)?) else { continue };
+        let parts = parts(storage, &name, &mut problems).collect();
+        all.push((message, parts));
+    }
+    Ok(all)
+}

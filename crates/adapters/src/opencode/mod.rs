@@ -1,0 +1,280 @@
+//! OpenCode: what its database, its log and its processes tell.
+//!
+//! OpenCode has no list of running sessions, and a turn that was cut off looks
+//! in its database like one that goes on. Which process runs which session is
+//! known from the log that all its processes share: the kernel tells which line
+//! a process wrote last. That it waits for a person is told from what it logged
+//! that it asked and from a tool that has not begun.
+//!
+//! A server may run many sessions at once; its being up makes none of them live.
+//! It never asks a server anything, and never opens the database to write.
+//!
+//! Measured on 1.18.33; see `docs/agents/opencode.md`.
+
+mod bind;
+mod db;
+mod legacy;
+mod log;
+mod record;
+mod sessions;
+pub mod talk;
+
+use std::path::{Path, PathBuf};
+
+use lariat_core::{Time, Warning};
+use lariat_sys::clock;
+use lariat_sys::scan::Process;
+use lariat_sys::tree::Signal;
+
+use crate::agent_process as ap;
+use crate::look::{Look, Places, Report};
+use crate::talk::{Archive, Language, NoLines};
+use crate::{Adapter, Ask, First, Past, Plan};
+
+/// The agent's name.
+pub const NAME: &str = "opencode";
+
+const PROGRAMS: [&str; 3] = ["opencode", "opencode.exe", ".opencode"];
+
+const NOT_SESSIONS: [&str; 20] = [
+    "agent",
+    "auth",
+    "completion",
+    "console",
+    "db",
+    "debug",
+    "export",
+    "github",
+    "import",
+    "mcp",
+    "models",
+    "plug",
+    "plugin",
+    "pr",
+    "providers",
+    "session",
+    "stats",
+    "uninstall",
+    "upgrade",
+    "generate",
+];
+
+/// Flags that take the next word, so that a word after them is no command.
+const WITH_VALUE: [&str; 14] = [
+    "-s",
+    "--session",
+    "-m",
+    "--model",
+    "--agent",
+    "--prompt",
+    "--port",
+    "--hostname",
+    "--log-level",
+    "--mdns-domain",
+    "--cors",
+    "--dir",
+    "--title",
+    "--format",
+];
+
+/// What an OpenCode process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `run`: one prompt, one session.
+    Run,
+    /// A terminal.
+    Terminal,
+    /// `serve`, `web`, `acp`: any number of sessions.
+    Server,
+    /// A terminal or a run of somebody else's server.
+    Client,
+    /// It has no session.
+    Other,
+}
+
+/// What a process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Role {
+    run: ap::Run,
+    kind: Kind,
+}
+
+fn role(process: &Process) -> Option<Role> {
+    let run = ap::runs(process, &PROGRAMS)?;
+    let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
+    Some(Role { run, kind: kind(&words) })
+}
+
+fn kind(words: &[&str]) -> Kind {
+    if words.iter().any(|w| matches!(*w, "--version" | "-v" | "--help" | "-h")) {
+        return Kind::Other;
+    }
+    let mut words = words.iter().copied();
+    let command = loop {
+        match words.next() {
+            Some(word) if WITH_VALUE.contains(&word) => drop(words.next()),
+            Some(word) if word.starts_with('-') => {}
+            word => break word,
+        }
+    };
+    match command.unwrap_or("") {
+        "run" if words.any(|w| w == "--attach" || w.starts_with("--attach=")) => Kind::Client,
+        "run" => Kind::Run,
+        "serve" | "web" | "acp" => Kind::Server,
+        "attach" => Kind::Client,
+        word if NOT_SESSIONS.contains(&word) => Kind::Other,
+        _ => Kind::Terminal, // at most a project's directory
+    }
+}
+
+/// Whether text has the shape of a session's id.
+fn is_id(text: &str) -> bool {
+    let rest = text.strip_prefix("ses_").unwrap_or("");
+    (1..=64).contains(&rest.len()) && rest.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
+/// The adapter.
+pub struct OpenCode;
+
+impl Adapter for OpenCode {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["opencode"]
+    }
+
+    fn store(&self, places: &Places) -> PathBuf {
+        places.opencode.clone()
+    }
+
+    fn observe(&self, look: &Look<'_>) -> Report {
+        lariat_sys::point::point("opencode.observe");
+        let mut report = Report::default();
+        let agents = bind::agents(look);
+        sessions::tell(look, &agents, &mut report);
+        report.watch.extend([look.places.opencode.clone(), look.places.opencode.join("log")]);
+        report.watch.extend(look.places.opencode_db.parent().map(Path::to_owned));
+        report
+    }
+
+    fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
+        bind::by_processes(look, &bind::agents(look), why)
+    }
+
+    /// The id is chosen by importing an empty session, where the program takes a
+    /// session and a prompt together. A terminal takes its prompt only without
+    /// a session, and then shows the id in its log.
+    fn start(&self, ask: &Ask) -> Result<Plan, String> {
+        if !ask.headless && ask.prompt.is_some() {
+            return plan(None, ask);
+        }
+        let id = new_id().map_err(|e| format!("no random id: {e}"))?;
+        let first = First { arguments: vec!["import".into(), "/dev/stdin".into()], input: empty_session(&id) };
+        Ok(Plan { first: Some(first), ..plan(Some(&Past { native_id: &id, transcript: None, fork: false }), ask)? })
+    }
+
+    fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
+        if !ask.headless && ask.prompt.is_some() {
+            let why = "an opencode terminal takes no prompt for a session that it resumes";
+            return Err(format!("{why}; resume it without one and send it then, or use --headless"));
+        }
+        plan(Some(past), ask)
+    }
+
+    fn id_in_output(&self, line: &str) -> Option<String> {
+        let doc = crate::json::Doc::parse(line.as_bytes(), |_, key| key == b"sessionID", 100).ok()?;
+        doc.root().get("sessionID").str().filter(|id| is_id(id)).map(str::to_owned)
+    }
+
+    /// A terminal that is asked to end aborts its turn and writes that down; a run
+    /// dies of any signal and writes nothing.
+    fn gentle(&self) -> &'static [Signal] {
+        &[Signal::TERM]
+    }
+
+    /// Its tools carry no mark of their session, only their parent's PID.
+    fn marks(&self, _native_id: &str) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn language(&self) -> &'static dyn Language {
+        &NoLines
+    }
+
+    fn archive(&self) -> Option<&'static dyn Archive> {
+        Some(&talk::Conversations)
+    }
+}
+
+fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
+    Warning { adapter: NAME, path: Some(look.places.shown(path)), error: error.into(), last_ok: None }
+}
+
+fn plan(past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String> {
+    let mut arguments: Vec<String> = Vec::new();
+    if ask.headless {
+        arguments.extend(["run", "--format", "json"].map(str::to_owned));
+    }
+    arguments.extend(ask.model.iter().flat_map(|m| ["--model".to_owned(), m.clone()]));
+    arguments.extend(past.iter().flat_map(|p| ["--session".to_owned(), p.native_id.to_owned()]));
+    arguments.extend(past.filter(|p| p.fork).map(|_| "--fork".to_owned()));
+    arguments.extend(ask.arguments.iter().cloned());
+    let native_id = past.filter(|p| !p.fork).map(|p| p.native_id.to_owned());
+    let mut plan = Plan { arguments, native_id, ..Plan::default() };
+    match &ask.prompt {
+        // As an argument it would be stored in quotes.
+        Some(prompt) if ask.headless => plan.input = Some(prompt.clone()),
+        Some(prompt) if prompt.len() > crate::LONGEST_ARGUMENT => {
+            return Err("the prompt is too long for an argument".into());
+        }
+        Some(prompt) => plan.arguments.push(format!("--prompt={prompt}")),
+        None if ask.headless => return Err("a headless launch needs a prompt (-p)".into()),
+        None => {}
+    }
+    Ok(plan)
+}
+
+/// A session without a word said, as `opencode import` takes it. It fills in the
+/// project and the directory, and names it after the first prompt.
+fn empty_session(id: &str) -> String {
+    let now = clock::now_ms();
+    let title = format!("New session - {}", Time(now));
+    format!(
+        "{{\"info\":{{\"id\":\"{id}\",\"slug\":\"lariat\",\"projectID\":\"global\",\"directory\":\"/\",\
+         \"title\":\"{title}\",\"version\":\"lariat\",\"time\":{{\"created\":{now},\"updated\":{now}}}}},\"messages\":[]}}"
+    )
+}
+
+/// An id as OpenCode makes them: the time, counting down, then chance.
+fn new_id() -> std::io::Result<String> {
+    let chance = crate::new_uuid()?.replace('-', "");
+    let time = !(u64::try_from(clock::now_ms()).unwrap_or(0) << 12);
+    Ok(format!("ses_{:012x}{}", time & 0xffff_ffff_ffff, &chance[..14]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_is() {
+        assert_eq!(kind(&[]), Kind::Terminal);
+        assert_eq!(kind(&["-s", "run"]), Kind::Terminal);
+        assert_eq!(kind(&["/some/project", "--prompt", "serve"]), Kind::Terminal);
+        assert_eq!(kind(&["--print-logs", "run", "hello"]), Kind::Run);
+        assert_eq!(kind(&["run", "--attach", "http://x"]), Kind::Client);
+        assert_eq!(kind(&["--log-level", "INFO", "serve"]), Kind::Server);
+        assert_eq!(kind(&["session", "list"]), Kind::Other);
+        assert_eq!(kind(&["--version"]), Kind::Other);
+    }
+
+    #[test]
+    fn ids_are_made_as_opencode_makes_them() {
+        let (a, b) = (new_id().expect("an id"), new_id().expect("an id"));
+        assert_eq!(a.len(), 30, "{a}");
+        assert!(is_id(&a) && a != b, "{a} {b}");
+        assert!(!is_id("ses_") && !is_id("ses_a/b") && !is_id("prt_1"));
+    }
+}

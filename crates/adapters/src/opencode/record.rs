@@ -1,0 +1,265 @@
+//! What OpenCode records of a session, whichever way it is stored.
+//!
+//! Written for 1.18 and its database, lenient towards 1.1 and its JSON files:
+//! messages and parts have the same shape in both. The newest message tells how
+//! the last turn stands. A resumed session leaves an older unfinished message
+//! unfinished for ever, so no other message is asked.
+
+use std::path::PathBuf;
+
+use lariat_core::Tokens;
+
+use crate::json::{Bad, Doc, Keep, Value};
+use crate::tool::Call;
+
+/// How the last turn stands.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub enum Stand {
+    /// Nothing was asked yet.
+    #[default]
+    Never,
+    /// Open.
+    Open,
+    /// Answered.
+    Well,
+    /// Ended in this error.
+    Failed(String),
+    /// Ended by a person, so.
+    Aborted(String),
+    /// It could not be read.
+    Unread(String),
+}
+
+/// One session as it is stored.
+#[derive(Clone, Default, Debug)]
+pub struct Stored {
+    /// The id.
+    pub id: String,
+    /// Where it works.
+    pub directory: Option<String>,
+    /// What it is called.
+    pub title: Option<String>,
+    /// Provider and model.
+    pub model: Option<String>,
+    /// What was asked first.
+    pub prompt: Option<String>,
+    /// When it was made, in milliseconds since 1970.
+    pub created: Option<i64>,
+    /// When anything of it was last written.
+    pub updated: i64,
+    /// What it has used.
+    pub tokens: Option<Tokens>,
+    /// What that cost.
+    pub cost: Option<f64>,
+    /// How its last turn stands.
+    pub stand: Stand,
+    /// When the newest message was made.
+    pub since: i64,
+    /// A tool that runs, or waits to.
+    pub call: Option<Pending>,
+    /// Where it is stored.
+    pub transcript: PathBuf,
+}
+
+/// A tool call without a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pending {
+    /// The call.
+    pub call: Call,
+    /// Whether the tool has said anything yet. A shell does as soon as it runs.
+    pub begun: bool,
+}
+
+impl Stored {
+    /// Whether its last turn is open.
+    pub fn is_open(&self) -> bool {
+        self.stand == Stand::Open
+    }
+}
+
+const MESSAGE: Keep = |parent, key| match parent {
+    b"" => matches!(
+        key,
+        b"id" | b"role" | b"time" | b"error" | b"finish" | b"tokens" | b"cost" | b"modelID" | b"providerID"
+    ),
+    b"time" => matches!(key, b"created" | b"completed"),
+    b"error" => matches!(key, b"name" | b"data"),
+    b"data" => key == b"message",
+    b"tokens" => matches!(key, b"input" | b"output" | b"reasoning" | b"cache"),
+    b"cache" => matches!(key, b"read" | b"write"),
+    _ => false,
+};
+
+const PART: Keep = |parent, key| match parent {
+    b"" => {
+        matches!(key, b"id" | b"type" | b"text" | b"synthetic" | b"ignored" | b"tool" | b"callID" | b"state" | b"time")
+    }
+    b"state" => matches!(key, b"status" | b"input" | b"metadata" | b"time" | b"error"),
+    b"time" => matches!(key, b"start" | b"end"),
+    b"input" | b"questions" => true,
+    _ => false,
+};
+
+/// A message.
+pub fn message(json: &[u8]) -> Result<Doc, String> {
+    parse(json, MESSAGE, 2000).map_err(|_| "a message is not JSON".to_owned())
+}
+
+/// A part of a message, with its text up to `limit` bytes.
+pub fn part(json: &[u8], limit: usize) -> Result<Doc, String> {
+    parse(json, PART, limit).map_err(|_| "a part is not JSON".to_owned())
+}
+
+/// Parses one value; files have it on many lines, which only blanks can cause.
+pub fn parse(json: &[u8], keep: Keep, limit: usize) -> Result<Doc, Bad> {
+    if !json.contains(&b'\n') {
+        return Doc::parse(json, keep, limit);
+    }
+    let one_line: Vec<u8> = json.iter().map(|b| if *b == b'\n' { b' ' } else { *b }).collect();
+    Doc::parse(&one_line, keep, limit)
+}
+
+/// How the turn of the newest message stands.
+pub fn stand(message: Value<'_>) -> Stand {
+    match message.get("role").str() {
+        Some("user") => return Stand::Open,
+        Some("assistant") => {}
+        _ => return Stand::Unread("a message says neither user nor assistant".into()),
+    }
+    let error = message.get("error");
+    if error.exists() {
+        let name = error.get("name").some_str().unwrap_or("error");
+        return match name {
+            "MessageAbortedError" => Stand::Aborted("turn aborted".into()),
+            _ => Stand::Failed(error.get("data").get("message").some_str().unwrap_or(name).to_owned()),
+        };
+    }
+    let over = message.get("time").get("completed").exists();
+    match message.get("finish").str() {
+        // A step that called a tool is followed by the next step.
+        Some("tool-calls" | "unknown") => Stand::Open,
+        _ if over => Stand::Well,
+        _ => Stand::Open,
+    }
+}
+
+/// The call of a part that has no result yet.
+pub fn pending(part: Value<'_>) -> Option<Pending> {
+    let state = part.get("state");
+    let open =
+        part.get("type").str() == Some("tool") && matches!(state.get("status").str(), Some("running" | "pending"));
+    open.then(|| Pending {
+        call: Call::new(
+            part.get("callID").str().unwrap_or(""),
+            part.get("tool").some_str().unwrap_or("tool"),
+            state.get("input"),
+            state.get("time").get("start").u64().and_then(|t| i64::try_from(t).ok()),
+        ),
+        begun: state.get("metadata").exists(),
+    })
+}
+
+/// A call that a person refused. That ends the turn, although the step that made
+/// the call reads as if another would follow.
+pub fn refused(part: Value<'_>) -> Option<String> {
+    let state = part.get("state");
+    let what = match state.get("error").str()? {
+        "The user rejected permission to use this specific tool call." => "permission",
+        "The user dismissed this question" => "question",
+        _ => return None,
+    };
+    let call = Call::new("", part.get("tool").some_str().unwrap_or("tool"), state.get("input"), None);
+    Some(format!("{what} rejected: {}", call.told()))
+}
+
+/// What a person wrote in a part; OpenCode adds parts of its own.
+pub fn spoken(part: Value<'_>) -> Option<&str> {
+    let said =
+        part.get("type").str() == Some("text") && !part.get("synthetic").is_true() && !part.get("ignored").is_true();
+    part.get("text").some_str().filter(|_| said).map(str::trim).filter(|t| !t.is_empty())
+}
+
+/// Title, unless it is the one that every session starts with.
+pub fn title(title: Option<String>) -> Option<String> {
+    let made = |t: &str| t.starts_with("New session - ") || t.starts_with("Child session - ");
+    title.filter(|t| !t.is_empty() && !made(t))
+}
+
+/// What it cost. OpenCode writes 0 where it knows no price, too.
+pub fn cost(cost: Option<f64>, tokens: Option<Tokens>) -> Option<f64> {
+    let used = tokens.is_some_and(|t| t.input + t.output + t.cache_read + t.cache_write > 0);
+    cost.filter(|c| c.is_finite() && *c >= 0.0 && (*c > 0.0 || !used))
+}
+
+/// Counts as OpenCode counts: what was read from the cache is no input. What was
+/// spent on reasoning is output that the provider charges for.
+pub fn tokens(of: Value<'_>) -> Option<Tokens> {
+    let count = |v: Value<'_>| v.u64();
+    Some(Tokens {
+        input: count(of.get("input"))?,
+        output: count(of.get("output"))? + count(of.get("reasoning")).unwrap_or(0),
+        cache_read: count(of.get("cache").get("read"))?,
+        cache_write: count(of.get("cache").get("write"))?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stands(json: &str) -> Stand {
+        stand(message(json.as_bytes()).expect("JSON").root())
+    }
+
+    #[test]
+    fn the_newest_message_tells_how_the_turn_stands() {
+        assert_eq!(stands(r#"{"role":"user","time":{"created":1}}"#), Stand::Open);
+        assert_eq!(stands(r#"{"role":"assistant","time":{"created":1}}"#), Stand::Open);
+        assert_eq!(
+            stands(r#"{"role":"assistant","time":{"created":1,"completed":2},"finish":"tool-calls"}"#),
+            Stand::Open
+        );
+        assert_eq!(stands(r#"{"role":"assistant","time":{"created":1,"completed":2},"finish":"stop"}"#), Stand::Well);
+        let aborted = r#"{"role":"assistant","time":{"completed":2},"error":{"name":"MessageAbortedError","data":{}}}"#;
+        assert_eq!(stands(aborted), Stand::Aborted("turn aborted".into()));
+        let failed = r#"{"role":"assistant","error":{"name":"APIError","data":{"message":"no credit"}}}"#;
+        assert_eq!(stands(failed), Stand::Failed("no credit".into()));
+        assert!(matches!(stands(r#"{"role":"robot"}"#), Stand::Unread(_)));
+    }
+
+    #[test]
+    fn a_call_without_a_result_is_pending() {
+        let of = |json: &str| pending(part(json.as_bytes(), 600).expect("JSON").root());
+        let waits = r#"{"type":"tool","tool":"bash","callID":"c","state":{"status":"running","input":{"command":"ls"},"time":{"start":5}}}"#;
+        let waits = of(waits).expect("a call");
+        assert_eq!((waits.call.told().as_str(), waits.call.at, waits.begun), ("bash ls", Some(5), false));
+        let runs = r#"{"type":"tool","tool":"bash","state":{"status":"running","metadata":{"output":""},"input":{}}}"#;
+        assert!(of(runs).expect("a call").begun);
+        assert_eq!(of(r#"{"type":"tool","tool":"bash","state":{"status":"completed","input":{}}}"#), None);
+        assert_eq!(of(r#"{"type":"text","text":"running"}"#), None);
+    }
+
+    #[test]
+    fn a_refused_call_ends_the_turn() {
+        let of = |error: &str| {
+            let json = format!(
+                r#"{{"type":"tool","tool":"bash","state":{{"status":"error","input":{{"command":"ls"}},"error":"{error}"}}}}"#
+            );
+            refused(part(json.as_bytes(), 600).expect("JSON").root())
+        };
+        let refused = of("The user rejected permission to use this specific tool call.");
+        assert_eq!(refused.as_deref(), Some("permission rejected: bash ls"));
+        assert_eq!(
+            of("The user rejected permission to use this specific tool call with the following feedback: x"),
+            None
+        );
+    }
+
+    #[test]
+    fn no_price_is_no_cost() {
+        let used = Tokens { input: 1, output: 0, cache_read: 0, cache_write: 0 };
+        assert_eq!(cost(Some(0.0), Some(used)), None);
+        assert_eq!(cost(Some(0.0), Some(Tokens::default())), Some(0.0));
+        assert_eq!(cost(Some(0.5), Some(used)), Some(0.5));
+    }
+}

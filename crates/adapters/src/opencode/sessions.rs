@@ -1,0 +1,216 @@
+//! Every session: what is stored of it, and what that and its process tell.
+
+use std::collections::{HashMap, HashSet};
+
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
+
+use super::bind::{self, Agent, Held, Hold, LOGGED_MS, Loose, SLACK_MS};
+use super::record::{Stand, Stored};
+use super::{Kind, NAME, db, legacy, warning};
+use crate::agent_process as ap;
+use crate::look::{About, Look, Report, Scope, Sighting, same_place};
+
+/// Tells of every session.
+pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
+    let all = look.scope == Scope::All || look.table.is_err();
+    let since = bind::loose_since(agents, look.now.0);
+    let named = bind::named(agents);
+    let read = db::read(look, &db::Wanted { all, named: &named, since });
+    let unread = read.as_ref().err().cloned();
+    let contents = read.ok().flatten().unwrap_or_default();
+    let problem = unread.clone().or_else(|| contents.damage.clone());
+    report.warnings.extend(problem.map(|why| warning(look, &look.places.opencode_db, why)));
+    let (mut sessions, below, roots) = (contents.sessions, contents.below, contents.roots);
+    report.hidden += contents.hidden;
+
+    let known: HashSet<String> = sessions.iter().map(|s| s.id.clone()).collect();
+    let needed = |id: &str| (all || since.is_some() || named.contains(id)) && !known.contains(id);
+    let older = legacy::read(look, &needed);
+    report.warnings.extend(older.problems.into_iter().map(|(path, e)| warning(look, &path, e)));
+    report.hidden += if all { 0 } else { older.hidden };
+    sessions.extend(older.sessions);
+
+    let by_id: HashMap<&str, &Stored> = sessions.iter().map(|s| (s.id.as_str(), s)).collect();
+    let root = |id: &str| roots.get(id).cloned().or_else(|| by_id.contains_key(id).then(|| id.to_owned()));
+    let mut held = bind::bind(agents, &root, &|id| by_id.get(id).copied(), report);
+    drop(by_id);
+    for stored in sessions {
+        let hold = held.sessions.remove(&stored.id);
+        let at_work = hold.as_ref().and_then(|h| at_work(h, below.get(&stored.id)));
+        report.sessions.push((look.judge)(NAME, sighting(look, &mut held, stored, hold, at_work)));
+    }
+    // Named by a process and not stored, or not to be read.
+    let mut bare: Vec<(String, Hold)> = held.sessions.drain().collect();
+    bare.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    for (id, hold) in bare {
+        let mut sighting = match &unread {
+            Some(why) => hold.bond.clone().unread(id, why),
+            None => without_record(id, &hold),
+        };
+        sighting.shared = hold.shared;
+        report.sessions.push((look.judge)(NAME, sighting));
+    }
+}
+
+fn without_record(id: String, hold: &Hold) -> Sighting {
+    let started = ap::started(&hold.bond.process);
+    let cwd = ap::standing(hold.bond.process.pid).map(|c| c.raw().to_owned());
+    Sighting {
+        native_id: id,
+        observations: vec![hold.bond.evidence.clone()],
+        about: About { cwd, started_at: Some(started), updated_at: Some(started), ..About::default() },
+        process: Some(hold.bond.process.clone()),
+        ..Sighting::default()
+    }
+}
+
+/// The sub-agents whose turn this process runs.
+fn at_work(hold: &Hold, below: Option<&Vec<Stored>>) -> Option<String> {
+    let started = ap::started(&hold.bond.process).0;
+    let open = below?.iter().filter(|s| s.is_open() && s.updated + SLACK_MS >= started);
+    let names: Vec<&str> = open.map(|s| s.title.as_deref().or(s.prompt.as_deref()).unwrap_or("sub-agent")).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>, at_work: Option<String>) -> Sighting {
+    let source = look.places.shown(&stored.transcript);
+    let mut observations = held.notes.remove(&stored.id).unwrap_or_default();
+    let updated = Some(Time(stored.updated)).filter(|t| t.0 > 0);
+    let seen = |fact| Observation::new(Witness::Store, fact).at(updated).from(source.clone());
+    let mut fact = turn(&stored, at_work);
+    let open = matches!(fact, Fact::Turn(Turn::Open(_)));
+    match &hold {
+        Some(hold) => {
+            observations.push(hold.bond.evidence.clone());
+            observations.extend(hosting(hold));
+            observations.extend(asks(hold, &stored));
+            let (now, more) = as_of(hold, &stored, fact);
+            fact = now;
+            observations.extend(more);
+        }
+        None => observations.push(presence(look, &held.loose, &stored)),
+    }
+    observations.push(seen(fact));
+    let about = About {
+        cwd: stored.directory,
+        model: stored.model,
+        title: stored.title,
+        prompt: stored.prompt,
+        started_at: stored.created.map(Time),
+        updated_at: updated,
+        tokens: stored.tokens,
+        cost_usd: stored.cost,
+        tool: stored.call.filter(|_| open).map(|p| p.call.told()),
+        ..About::default()
+    };
+    Sighting {
+        native_id: stored.id,
+        observations,
+        about,
+        shared: hold.as_ref().is_some_and(|h| h.shared),
+        process: hold.map(|h| h.bond.process),
+        transcript: Some(stored.transcript),
+    }
+}
+
+fn hosting(hold: &Hold) -> Option<Observation> {
+    let pid = hold.bond.process.pid;
+    let text = match hold.kind {
+        Kind::Client => format!("process {pid} shows a session that is a shared server's"),
+        _ => format!("process {pid} is a shared server that may host many sessions"),
+    };
+    hold.shared.then(|| Observation::new(Witness::Process, Fact::Note(text.into())))
+}
+
+fn turn(stored: &Stored, at_work: Option<String>) -> Fact {
+    Fact::Turn(match (&stored.stand, at_work) {
+        (Stand::Unread(why), _) => return Fact::TurnUnread(why.clone().into()),
+        (Stand::Open, Some(who)) if stored.call.is_none() => Turn::Open(Some(working(&who))),
+        (Stand::Open, _) => {
+            Turn::Open(stored.call.as_ref().map(|p| Untrusted::new(format!("running {}", p.call.told()))))
+        }
+        (Stand::Never | Stand::Well, Some(who)) => Turn::Open(Some(working(&who))),
+        (Stand::Never, None) => Turn::Never,
+        (Stand::Well, None) => Turn::Over(Outcome::Well),
+        (Stand::Failed(error), _) => Turn::Over(Outcome::Failed(error.clone().into())),
+        (Stand::Aborted(how), _) => Turn::Over(Outcome::Aborted(how.clone().into())),
+    })
+}
+
+fn working(who: &str) -> Untrusted {
+    Untrusted::new(format!("sub-agent at work: {who}"))
+}
+
+/// What the record means for a process that may be younger. One that has recorded
+/// nothing yet and has not come up is starting; a terminal that has come up
+/// stands at its prompt, whatever an earlier process left behind.
+fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>) {
+    let started = ap::started(&hold.bond.process).0;
+    let named = hold.heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
+    let left_open = stored.is_open() && stored.updated + SLACK_MS < started;
+    // A client shows what its server does, however young it is.
+    if (named && !left_open) || hold.kind == Kind::Client || (stored.stand != Stand::Never && stored.updated >= started)
+    {
+        return (fact, None);
+    }
+    let note = Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())));
+    let heard = hold.heard.as_ref().filter(|h| h.up && hold.kind == Kind::Terminal);
+    let idle = heard.map(|h| {
+        Observation::new(Witness::Store, Fact::State(State::Idle)).from(h.path.to_string_lossy().into_owned())
+    });
+    match (stored.stand == Stand::Never, &idle) {
+        (true, _) => (fact, idle),
+        (false, Some(_)) if !stored.is_open() => (fact, idle),
+        (false, _) => (note, idle),
+    }
+}
+
+/// No process has it: gone, unless one could have it unseen. Whoever runs a turn
+/// writes the database, and names the session in its log a moment later. So only
+/// an open turn, and one written to since that process started, could be its own.
+fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
+    let fact = match look.table {
+        Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
+        Ok(_) => match loose.iter().find(|l| could_run(look, l, stored)) {
+            Some(l) => Fact::Unseen(Untrusted::new(format!(
+                "opencode process {}, tied to no session, stands in the same or an unknown directory",
+                l.pid
+            ))),
+            None => Fact::Gone("no opencode process runs a turn of it or has it open".into()),
+        },
+    };
+    Observation::new(Witness::Process, fact)
+}
+
+fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
+    let open = matches!(stored.stand, Stand::Open | Stand::Unread(_));
+    let written = stored.updated + SLACK_MS >= loose.started;
+    let logged = loose.quiet && look.now.0 - stored.updated > LOGGED_MS;
+    let here = match &stored.directory {
+        Some(directory) => {
+            let at = |place: &std::path::PathBuf| same_place(place, std::path::Path::new(directory));
+            loose.places.is_empty() || loose.places.iter().any(at)
+        }
+        None => true,
+    };
+    open && written && !logged && here
+}
+
+/// A tool that has not begun since the process asked for something waits for a
+/// person. Shells show that they run; edits and questions end when answered. Of
+/// other tools it cannot be told whether they were allowed meanwhile.
+fn asks(hold: &Hold, stored: &Stored) -> Option<Observation> {
+    let pending = stored.call.as_ref().filter(|p| stored.is_open() && !p.begun)?;
+    let heard = hold.heard.as_ref()?;
+    let asked = heard.asked.filter(|at| pending.call.at.is_some_and(|start| *at + SLACK_MS >= start))?;
+    let (kind, text) = match pending.call.name.as_str() {
+        "question" => (AskKind::Question, pending.call.gist.clone()),
+        "bash" | "shell" | "edit" | "write" | "patch" | "apply_patch" | "multiedit" => {
+            (AskKind::Permission, pending.call.told())
+        }
+        _ => return None,
+    };
+    let ask = Ask { kind, text: Untrusted::new(text) };
+    let seen = Observation::new(Witness::Store, Fact::Asks(ask)).at(Some(Time(asked)));
+    Some(seen.from(heard.path.to_string_lossy().into_owned()))
+}

@@ -1,0 +1,73 @@
+//! OpenCode, launched by lariat.
+
+use lariat_testkit::{DEADLINE, agents::OpenCode, wait_until};
+use serde_json::Value;
+
+use crate::looks::Stage;
+
+#[track_caller]
+fn act(stage: &Stage, args: &[&str]) -> Value {
+    let output = stage.sandbox.world().run(&stage.lariat().args(args));
+    assert_eq!(output.code(), 0, "{args:?}: {} {}", output.stdout, output.stderr);
+    output.json()
+}
+
+fn text<'a>(launched: &'a Value, key: &str) -> &'a str {
+    launched[key].as_str().expect(key)
+}
+
+/// Waits until no process is left but the world's own first one.
+#[track_caller]
+fn nothing_is_left(stage: &Stage) {
+    wait_until("nothing is left", DEADLINE, || stage.sandbox.processes().iter().all(|p| p.pid == 1 || p.state == 'Z'));
+}
+
+#[test]
+fn headless_with_the_id_chosen_and_the_prompt_as_it_was_given() {
+    let stage = Stage::new("launch-opencode");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let project = stage.sandbox.project("elsewhere");
+    let prompt = "HOLD me \"two\" words\nand a line";
+    let cwd = project.to_str().expect("a path");
+    let launched = act(&stage, &["launch", "opencode", "--headless", "-p", prompt, "--cwd", cwd, "--json"]);
+    stage.model.wait_for_hold("me", DEADLINE);
+    let row = stage.until_at_work(prompt).has("native_id", text(&launched, "native_id"));
+    let row = row.has("handle", text(&launched, "handle")).has("pid", launched["pid"].clone()).has("cwd", cwd);
+    stage.agree(&row);
+    stage.model.release("me");
+    let ended = act(&stage, &["wait", text(&launched, "handle"), "--until", "done", "--timeout", "60s", "--json"]);
+    assert_eq!((&ended["status"], &ended["exit"]["code"]), (&"done".into(), &0.into()), "{ended}");
+    assert_eq!(opencode.export(row.id())["info"]["directory"], cwd);
+    nothing_is_left(&stage);
+}
+
+#[test]
+fn a_terminal_with_a_prompt_shows_its_id_and_ends_with_its_tools() {
+    let stage = Stage::new("launch-opencode-tui");
+    let _opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let prompt = "TOOL touch started; setsid tail -f /dev/null";
+    let launched = act(&stage, &["launch", "opencode", "-p", prompt, "--json"]);
+    stage.until_started();
+    let row = stage.until("working", "running bash").has("prompt", prompt);
+    let row = row.has("native_id", text(&launched, "native_id")).has("pid", launched["pid"].clone());
+    stage.agree(&row);
+    act(&stage, &["stop", text(&launched, "handle"), "--json"]);
+    nothing_is_left(&stage);
+    stage.now().ended("stopped");
+}
+
+#[test]
+fn a_terminal_without_a_prompt_takes_what_is_sent() {
+    let stage = Stage::new("send-opencode");
+    let _opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let launched = act(&stage, &["launch", "opencode", "--json"]);
+    let id = text(&launched, "native_id");
+    let row = stage.until("idle", "no turn yet").has("native_id", id).has("pid", launched["pid"].clone());
+    stage.agree(&row);
+    let told = act(&stage, &["send", text(&launched, "handle"), "say", "something", "--wait", "--json"]);
+    assert_eq!((&told["outcome"], &told["status"]), (&"sent".into(), &"idle".into()), "{told}");
+    assert_eq!(told["reply"], "echo: say something", "{told}");
+    act(&stage, &["kill", text(&launched, "handle"), "--json"]);
+    stage.now().ended("stopped").has("native_id", id);
+    nothing_is_left(&stage);
+}

@@ -1,0 +1,101 @@
+//! OpenCode on a terminal, and its server.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+};
+
+use lariat_testkit::{DEADLINE, Exit, Key, Signal, agents::OpenCode, record::Store, wait_for};
+use serde_json::{Value, json};
+
+use super::working;
+use crate::looks::Stage;
+
+#[test]
+fn no_session_then_working_aborted_waiting_and_ended() {
+    let stage = Stage::new("tui");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    opencode.ask_for("bash");
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let tui = opencode.terminal(&[]);
+    tui.wait_for_text("Ask anything", DEADLINE);
+    // Until it knows its model, it lets a prompt stand.
+    tui.wait_for_text("Scripted", DEADLINE);
+    let look = stage.look();
+    assert!(look.rows.is_empty());
+    assert_eq!(look.unbound.iter().map(|u| &u["pid"]).collect::<Vec<_>>(), [&json!(tui.pid())]);
+
+    tui.submit("HOLD here hello", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = stage.until_at_work("HOLD here hello").held_by(tui.pid());
+    stage.agree(&row);
+    let id = row.id().to_owned();
+    tui.wait_for_text("interrupt", DEADLINE);
+    tui.press(Key::Esc);
+    tui.wait_for_text("again to interrupt", DEADLINE);
+    tui.press(Key::Esc);
+    stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
+
+    tui.submit("TOOL touch started; cat pipe", DEADLINE);
+    let doing = "bash touch started; cat pipe";
+    let row = stage.until("waiting", &format!("permission: {doing}")).held_by(tui.pid());
+    let row = row.has("native_id", id.as_str()).has("tool", doing);
+    assert_eq!(stage.agree(&row)["asks"], row.0["reason"]);
+    tui.wait_for_text("Allow once", DEADLINE);
+    tui.press(Key::Enter);
+    stage.until_started();
+    stage.until("working", &format!("running {doing}")).held_by(tui.pid());
+    stage.sandbox.run(["sh", "-c", "echo > pipe"]).expect_success();
+    let row = stage.until("idle", "turn over").held_by(tui.pid());
+    stage.agree_on_reply(&row, "tool finished");
+
+    tui.submit("ASK", DEADLINE);
+    stage.until("waiting", "question: Which colour?").held_by(tui.pid());
+    tui.signal(Signal::TERM);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+    let row = stage.now().ended("stopped").has("native_id", id.as_str());
+    stage.agree(&row);
+    stage.keep(Store::OpenCode, &[(&row, "stopped")]);
+}
+
+/// One request to the server; it never answers late.
+fn post(port: u16, path: &str, body: &Value) -> Value {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+    let body = body.to_string();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let open = answer.find('{').filter(|_| answer.starts_with("HTTP/1.1 200"));
+    let json = open.map(|at| &answer[at..=answer.rfind('}').expect("JSON")]);
+    json.map_or(Value::Null, |json| serde_json::from_str(json).expect("JSON"))
+}
+
+#[test]
+fn a_server_makes_nothing_live_but_the_turns_that_it_runs() {
+    let stage = Stage::new("serve");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let server = opencode.serve(port);
+    server.wait_for_stdout("listening", DEADLINE);
+    let here = format!("directory={}", stage.sandbox.work().display());
+    let made = wait_for("a session", DEADLINE, || {
+        Some(post(port, &format!("/session?{here}"), &json!({}))).filter(Value::is_object)
+    });
+    let id = made["id"].as_str().expect("an id");
+    stage.now().ended("done").has("native_id", id);
+    let prompt = json!({"parts": [{"type": "text", "text": "HOLD here hello"}]});
+    post(port, &format!("/session/{id}/prompt_async?{here}"), &prompt);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = working(&stage, "HOLD here hello", &server).has("native_id", id);
+    stage.agree(&row);
+    let refused = stage.sandbox.world().run(&stage.lariat().args(["stop", id]));
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    stage.model.release("here");
+    let row = stage.until_of(id, "done", "turn over").ended("done");
+    stage.agree_on_reply(&row, "echo: HOLD here hello");
+    server.signal(Signal::KILL);
+    server.wait(DEADLINE);
+    stage.now().ended("done");
+}

@@ -1,0 +1,203 @@
+//! OpenCode's store damaged, locked, absent, huge and hostile; and its older layout.
+
+use std::fs;
+
+use lariat_testkit::{Sandbox, database};
+use serde_json::json;
+
+use crate::{
+    asking::{ask, list},
+    opencode_store::OpenCodeStore,
+};
+
+#[test]
+fn a_database_that_cannot_be_read_is_a_warning_and_hides_nothing_else() {
+    let sandbox = Sandbox::new("opencode-damage");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_one").asked("one").answered("done");
+    let run = sandbox.lookalike("opencode", &["run", "-s", "ses_one"]);
+    legacy(&store, "ses_older", r#"{"role": "assistant", "time": {"created": 1, "completed": 2}, "finish": "stop"}"#);
+    let path = store.path("opencode.db");
+    let sound = fs::read(&path).expect("the database");
+
+    let mut damaged = sound.clone();
+    damaged[..100].fill(7);
+    let cut = sound[..5000].to_vec();
+    for broken in [damaged, cut, b"not a database, but long enough to be read as one".repeat(40)] {
+        fs::write(&path, broken).expect("a damaged database");
+        let seen = list(&sandbox);
+        assert!(seen.warns_of("opencode.db"), "{:?}", seen.warnings());
+        seen.expect("ses_older", "done", None);
+        // The process lives; what it does cannot be read.
+        seen.expect("ses_one", "unknown", Some(run.pid()));
+    }
+    fs::remove_file(&path).expect("no database");
+    let seen = list(&sandbox);
+    assert_eq!(seen.warnings(), [""; 0]);
+    seen.expect("ses_one", "starting", Some(run.pid()));
+    sandbox.run(["mkfifo", path.to_str().expect("a path")]).expect_success();
+    assert!(list(&sandbox).warns_of("opencode.db"), "a pipe is no database, and nobody waits at it");
+    fs::remove_file(&path).expect("no pipe");
+    fs::write(&path, &sound).expect("the database");
+    list(&sandbox).expect("ses_older", "done", None);
+}
+
+#[test]
+fn a_database_that_is_written_or_locked() {
+    let sandbox = Sandbox::new("opencode-locked");
+    let store = OpenCodeStore::of(&sandbox);
+    let path = store.path("opencode.db");
+    store.sql("PRAGMA journal_mode = WAL");
+    store.session("ses_one").asked("one").answered("done");
+    let before = names(&store);
+    list(&sandbox).expect("ses_one", "done", None);
+    assert_eq!(names(&store), before, "looking makes no file beside the database");
+
+    // A writer in the middle of its work: what it has finished is seen, the rest is not.
+    let writer = database::write(
+        &path,
+        "UPDATE session SET title = 'in the log'; BEGIN IMMEDIATE; UPDATE session SET title = 'never'",
+    );
+    let seen = list(&sandbox);
+    assert_eq!((seen.warnings().len(), &seen.session("ses_one")["title"]), (0, &json!("in the log")));
+    drop(writer);
+
+    // One that lets nobody in.
+    let holder =
+        database::write(&path, "PRAGMA journal_mode = DELETE; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
+    fs::write(store.path("opencode.db-wal"), "a log, so that it is not read as a plain file").expect("a log");
+    let seen = list(&sandbox);
+    assert!(seen.warns_of("opencode.db") && seen.find("ses_one").is_none(), "{:?}", seen.warnings());
+    fs::remove_file(store.path("opencode.db-wal")).expect("no log");
+    drop(holder);
+    list(&sandbox).expect("ses_one", "done", None);
+}
+
+fn names(store: &OpenCodeStore) -> Vec<String> {
+    let entries = fs::read_dir(store.path("")).expect("the store");
+    let mut names: Vec<_> = entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn rows_that_make_no_sense_spoil_no_others() {
+    let sandbox = Sandbox::new("opencode-rows");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_good").asked("one").answered("done");
+    store.session("ses_torn").raw(r#"{"role": "assist"#, &[]);
+    store.session("ses_odd").raw(r#"{"role": 7}"#, &["[]".into()]);
+    store.session("ses_failed").asked("two").failed("APIError", "no credit");
+    store.session("ses_auth").asked("two").failed("ProviderAuthError", "");
+    store.session("ses_stopped").asked("two").failed("MessageAbortedError", "Aborted");
+    store.session("ses_called").asked("three").calls("bash", &json!({"command": "make"}), true);
+    store.below("ses_orphan", "ses_not_there").asked("four").answered("done");
+    store.below("ses_self", "ses_self").asked("five").answered("done");
+    store.sql("UPDATE session SET tokens_input = 'many', directory = x'ff00fe' WHERE id = 'ses_odd'");
+    store.sql("UPDATE session SET tokens_input = 5, tokens_output = 3, tokens_reasoning = 2, cost = 0.5 WHERE id = 'ses_good'");
+    let seen = list(&sandbox);
+    seen.expect("ses_good", "done", None);
+    let tokens = json!({"input": 5, "output": 5, "cache_read": 0, "cache_write": 0});
+    assert_eq!((&seen.session("ses_good")["tokens"], &seen.session("ses_good")["cost_usd"]), (&tokens, &json!(0.5)));
+    seen.expect("ses_torn", "unknown", None);
+    seen.expect("ses_odd", "unknown", None);
+    assert!(seen.session("ses_odd")["tokens"].is_null());
+    seen.expect("ses_failed", "failed", None);
+    assert_eq!(seen.session("ses_failed")["reason"], "no credit");
+    assert_eq!(seen.session("ses_auth")["reason"], "ProviderAuthError");
+    seen.expect("ses_stopped", "stopped", None);
+    seen.expect("ses_called", "interrupted", None);
+    seen.expect("ses_orphan", "done", None);
+}
+
+#[test]
+fn hostile_text_stays_text_and_secrets_are_not_asked_for() {
+    let sandbox = Sandbox::new("opencode-hostile");
+    let store = OpenCodeStore::of(&sandbox);
+    let evil = "\u{1b}[31mred\u{7}'; DROP TABLE session; --";
+    store.session("ses_evil").asked(evil).answered(evil);
+    store.sql(&format!("UPDATE session SET title = '{}'", evil.replace('\'', "''")));
+    store.sql("INSERT INTO credential VALUES ('x', 'SECRETKEY')");
+    for args in [&["ls", "-a"][..], &["peek", "ses_evil"], &["status", "ses_evil"], &["ls", "-a", "--json"]] {
+        let output = ask(&sandbox, args);
+        assert_eq!(output.code(), 0, "{args:?}: {}", output.stderr);
+        assert!(
+            !output.stdout.contains(['\u{1b}', '\u{7}']) && !output.stdout.contains("SECRETKEY"),
+            "{}",
+            output.stdout
+        );
+    }
+    assert_eq!(list(&sandbox).session("ses_evil")["prompt"], evil);
+}
+
+#[test]
+fn hundreds_of_sessions_and_only_the_living_are_read() {
+    let sandbox = Sandbox::new("opencode-many");
+    let store = OpenCodeStore::of(&sandbox);
+    let work = sandbox.work();
+    let mut sql = String::from("BEGIN;");
+    for n in 0..600 {
+        sql.push_str(&format!(
+            "INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) \
+             VALUES ('ses_{n:04}', 'global', 'x', '{}', 't{n}', '1', {n}, {n});\
+             INSERT INTO message VALUES ('msg_{n:04}', 'ses_{n:04}', {n}, {n}, \
+             '{{\"role\":\"assistant\",\"time\":{{\"created\":1,\"completed\":2}},\"finish\":\"stop\"}}');",
+            work.display()
+        ));
+    }
+    store.sql(&format!("{sql} COMMIT"));
+    let run = sandbox.lookalike("opencode", &["run"]);
+    store.logs(&run, "aaaa", "message=loop session.id=ses_0007 step=0");
+    let all = list(&sandbox);
+    assert_eq!(all.sessions().len(), 600);
+    all.expect("ses_0007", "idle", Some(run.pid()));
+    let live = ask(&sandbox, &["ls", "--json"]).json();
+    assert_eq!((live["sessions"].as_array().map(Vec::len), &live["hidden"]["ended"]), (Some(1), &json!(599)));
+}
+
+/// One session in the older layout, which has a prompt and this last message.
+fn legacy(store: &OpenCodeStore, id: &str, last: &str) {
+    let put = |path: &str, text: &str| {
+        let path = store.path(&format!("storage/{path}"));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the older store");
+        fs::write(path, text).expect("a file of the older store");
+    };
+    let info = format!(
+        "{{\n  \"id\": \"{id}\",\n  \"directory\": \"/home/dev\",\n  \"title\": \"old\",\n  \"time\": {{\n    \"created\": 1,\n    \"updated\": 2\n  }}\n}}"
+    );
+    put(&format!("session/global/{id}.json"), &info);
+    put(&format!("message/{id}/msg_1.json"), r#"{"role": "user", "time": {"created": 1}}"#);
+    put("part/msg_1/prt_1.json", "{\n \"type\": \"text\",\n \"text\": \"hello\"\n}");
+    put(&format!("message/{id}/msg_2.json"), last);
+    put("part/msg_2/prt_2.json", r#"{"type": "text", "text": "hi there"}"#);
+}
+
+#[test]
+fn the_older_layout_is_read_too() {
+    let sandbox = Sandbox::new("opencode-legacy");
+    let store = OpenCodeStore::without_database(&sandbox);
+    let tokens = r#""tokens": {"input": 3, "output": 4, "reasoning": 1, "cache": {"read": 2, "write": 0}}"#;
+    let last = format!(
+        r#"{{"role": "assistant", "modelID": "m", "providerID": "p", "cost": 0.25, {tokens}, "time": {{"created": 1, "completed": 2}}}}"#
+    );
+    legacy(&store, "ses_older", &last);
+    let seen = list(&sandbox);
+    seen.expect("ses_older", "done", None);
+    let row = seen.session("ses_older");
+    assert_eq!((&row["prompt"], &row["model"], &row["cost_usd"]), (&json!("hello"), &json!("p/m"), &json!(0.25)));
+    assert_eq!(row["tokens"], json!({"input": 3, "output": 5, "cache_read": 2, "cache_write": 0}));
+    assert_eq!(ask(&sandbox, &["peek", "ses_older", "--json"]).json()["reply"], "hi there");
+    // Cut off in a tool; then a file that cannot be read.
+    legacy(&store, "ses_older", r#"{"role": "assistant", "time": {"created": 1}}"#);
+    list(&sandbox).expect("ses_older", "interrupted", None);
+    fs::write(store.path("storage/message/ses_older/msg_2.json"), "{").expect("a torn file");
+    let seen = list(&sandbox);
+    seen.expect("ses_older", "unknown", None);
+    assert!(seen.warns_of("msg_2.json"));
+    // The database knows better.
+    fs::create_dir_all(store.path("log")).expect("a folder");
+    OpenCodeStore::of(&sandbox).session("ses_older").asked("newer").answered("yes");
+    let seen = list(&sandbox);
+    seen.expect("ses_older", "done", None);
+    assert_eq!((&seen.session("ses_older")["prompt"], seen.warnings().len()), (&json!("newer"), 0));
+}

@@ -1,0 +1,202 @@
+//! Which OpenCode process has which session, by its own lines in the shared log and by its arguments.
+
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal};
+use serde_json::json;
+
+use crate::{
+    asking::{ask, list},
+    moment::now,
+    opencode_store::OpenCodeStore,
+};
+
+const HOUR: i64 = 3_600_000;
+
+#[test]
+fn a_process_has_the_session_that_its_own_lines_name() {
+    let sandbox = Sandbox::new("opencode-log");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_One").asked("fix it");
+    store.session("ses_Two").asked("fix that");
+    let (one, two) = (sandbox.lookalike("opencode", &[]), sandbox.lookalike("opencode", &["run"]));
+    store.logs(&two, "bbbb", "message=loop session.id=ses_Two step=0");
+    store.logs(&one, "aaaa", "message=loop session.id=ses_One step=0");
+    // What others write later changes nothing, nor does what a line quotes.
+    store.logs(&two, "bbbb", "message=evaluated pattern=\"echo session.id=ses_One now\"");
+    let seen = list(&sandbox);
+    seen.expect("ses_One", "working", Some(one.pid()));
+    seen.expect("ses_Two", "working", Some(two.pid()));
+    assert_eq!((seen.code, seen.unbound()), (0, vec![]));
+    // The newest session in the directory means nothing.
+    store.session("ses_Three").asked("hello").answered("hi");
+    list(&sandbox).expect("ses_Three", "done", None);
+    one.signal(Signal::KILL);
+    one.wait(DEADLINE);
+    let seen = list(&sandbox);
+    seen.expect("ses_One", "interrupted", None);
+    seen.expect("ses_Two", "working", Some(two.pid()));
+    // Ids know capitals, and are found by them.
+    let status = ask(&sandbox, &["status", "ses_Tw", "--json"]);
+    assert_eq!((status.code(), &status.json()["native_id"]), (0, &json!("ses_Two")));
+}
+
+#[test]
+fn one_that_names_no_session_could_be_one_whose_turn_is_open() {
+    let sandbox = Sandbox::new("opencode-could-be");
+    let store = OpenCodeStore::of(&sandbox);
+    let work = sandbox.work();
+    store.session_at("ses_old", &work, None, now() - HOUR).asked("long ago");
+    let someone = sandbox.lookalike("opencode", &[]);
+    store.session("ses_open").asked("fix it");
+    store.session("ses_over").asked("fix it").answered("fixed");
+    store.session_at("ses_elsewhere", &sandbox.project("elsewhere"), None, now()).asked("fix it");
+    let seen = list(&sandbox);
+    seen.expect("ses_open", "unknown", None);
+    seen.expect("ses_over", "done", None);
+    seen.expect("ses_elsewhere", "interrupted", None);
+    // It was cut off before that process was there.
+    seen.expect("ses_old", "interrupted", None);
+    assert_eq!((seen.code, seen.unbound()), (5, vec![someone.pid()]));
+    someone.signal(Signal::KILL);
+    someone.wait(DEADLINE);
+    list(&sandbox).expect("ses_open", "interrupted", None);
+}
+
+#[test]
+fn one_whose_whole_log_is_known_is_at_no_turn_that_it_does_not_name() {
+    let sandbox = Sandbox::new("opencode-quiet");
+    let store = OpenCodeStore::of(&sandbox);
+    let someone = sandbox.lookalike("opencode", &[]);
+    let open = store.session_at("ses_open", &sandbox.work(), None, now() + 100_000);
+    open.asked("written just now, and perhaps not yet in the log");
+    store.logs(&someone, "aaaa", "message=init");
+    list(&sandbox).expect("ses_open", "unknown", None);
+    // A minute later it would be there.
+    for table in ["session", "message", "part"] {
+        store.sql(&format!("UPDATE {table} SET time_updated = {}", now() - 60_000));
+    }
+    store.sql(&format!("UPDATE session SET time_created = {0}, time_updated = {0}", now() - 60_000));
+    let seen = list(&sandbox);
+    seen.expect("ses_open", "interrupted", None);
+    assert_eq!(seen.unbound(), [someone.pid()]);
+}
+
+#[test]
+fn a_terminal_moves_on_and_may_work_on_several() {
+    let sandbox = Sandbox::new("opencode-several");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_first").asked("one").answered("done");
+    let tui = sandbox.lookalike("opencode", &[]);
+    store.logs(&tui, "aaaa", "message=loop session.id=ses_first step=0");
+    list(&sandbox).expect("ses_first", "idle", Some(tui.pid()));
+    let second = store.session("ses_second").asked("two");
+    store.logs(&tui, "aaaa", "message=created id=ses_second slug=x");
+    let seen = list(&sandbox);
+    seen.expect("ses_first", "done", None);
+    seen.expect("ses_second", "working", Some(tui.pid()));
+    // A third while the second goes on: both are its own, and neither is ended alone.
+    drop(second);
+    store.session("ses_third").asked("three");
+    store.logs(&tui, "aaaa", "message=loop session.id=ses_third step=0");
+    let seen = list(&sandbox);
+    seen.expect("ses_second", "working", Some(tui.pid()));
+    seen.expect("ses_third", "working", Some(tui.pid()));
+    assert_eq!(ask(&sandbox, &["kill", "ses_third"]).code(), 3);
+    assert!(sandbox.processes().iter().any(|p| p.pid == tui.pid()));
+}
+
+#[test]
+fn a_server_that_is_up_makes_nothing_live() {
+    let sandbox = Sandbox::new("opencode-server");
+    let store = OpenCodeStore::of(&sandbox);
+    let server = sandbox.lookalike("opencode", &["serve", "--port", "1"]);
+    store.logs(&server, "aaaa", "message=loop session.id=ses_over step=0");
+    store.session("ses_over").asked("one").answered("done");
+    let seen = list(&sandbox);
+    seen.expect("ses_over", "done", None);
+    assert!(seen.unbound().is_empty());
+    store.session("ses_open").asked("two");
+    store.logs(&server, "aaaa", "message=loop session.id=ses_open step=0");
+    list(&sandbox).expect("ses_open", "working", Some(server.pid()));
+    let client = sandbox.lookalike("opencode", &["attach", "http://127.0.0.1:1", "-s", "ses_over"]);
+    let loose = sandbox.lookalike("opencode", &["attach", "http://127.0.0.1:1"]);
+    let seen = list(&sandbox);
+    seen.expect("ses_over", "idle", Some(client.pid()));
+    assert_eq!(seen.unbound(), [loose.pid()]);
+}
+
+#[test]
+fn the_id_in_the_arguments_names_the_session_of_a_young_process() {
+    let sandbox = Sandbox::new("opencode-argv");
+    let store = OpenCodeStore::of(&sandbox);
+    let long_ago = now() - HOUR;
+    store.session_at("ses_cut", &sandbox.work(), None, long_ago).asked("one");
+    store.session_at("ses_new", &sandbox.work(), None, long_ago);
+    let cut = sandbox.lookalike("opencode", &["-s", "ses_cut"]);
+    let new = sandbox.lookalike("opencode", &["--session=ses_new"]);
+    let fork = sandbox.lookalike("opencode", &["-s", "ses_cut", "--fork"]);
+    let seen = list(&sandbox);
+    // Neither works on what an earlier process left open.
+    seen.expect("ses_cut", "starting", Some(cut.pid()));
+    seen.expect("ses_new", "starting", Some(new.pid()));
+    assert_eq!(seen.unbound(), [fork.pid()]);
+    for (process, run) in [(&cut, "aaaa"), (&new, "bbbb")] {
+        store.logs(process, run, "message=init count=1");
+    }
+    let seen = list(&sandbox);
+    seen.expect("ses_cut", "idle", Some(cut.pid()));
+    seen.expect("ses_new", "idle", Some(new.pid()));
+}
+
+#[test]
+fn waiting_is_told_from_a_tool_that_runs() {
+    let sandbox = Sandbox::new("opencode-asks");
+    let store = OpenCodeStore::of(&sandbox);
+    let input = json!({"command": "make"});
+    store.session("ses_bash").asked("one").calls("bash", &input, false);
+    let run = sandbox.lookalike("opencode", &["-s", "ses_bash"]);
+    store.logs(&run, "aaaa", "message=loop session.id=ses_bash step=0");
+    // Without a word that it asked, it may be about to start.
+    list(&sandbox).expect("ses_bash", "working", Some(run.pid()));
+    store.logs(&run, "aaaa", "message=asking id=per_1 permission=bash");
+    let seen = list(&sandbox);
+    seen.expect("ses_bash", "waiting", Some(run.pid()));
+    assert_eq!(seen.session("ses_bash")["reason"], "permission: bash make");
+    store.sql("UPDATE part SET data = replace(data, '\"status\"', '\"metadata\":{\"output\":\"\"},\"status\"')");
+    list(&sandbox).expect("ses_bash", "working", Some(run.pid()));
+    // What else may be slow cannot be told from what waits.
+    store.session("ses_fetch").asked("two").calls("webfetch", &json!({"url": "http://x"}), false);
+    let other = sandbox.lookalike("opencode", &["-s", "ses_fetch"]);
+    store.logs(&other, "bbbb", "message=loop session.id=ses_fetch step=0");
+    store.logs(&other, "bbbb", "message=asking id=per_2 permission=webfetch");
+    list(&sandbox).expect("ses_fetch", "working", Some(other.pid()));
+}
+
+#[test]
+fn a_sub_agent_is_part_of_its_session() {
+    let sandbox = Sandbox::new("opencode-task");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_root").asked("one").answered("started");
+    store.below("ses_sub", "ses_root").asked("look around");
+    let run = sandbox.lookalike("opencode", &[]);
+    store.logs(&run, "aaaa", "message=loop session.id=ses_sub step=0");
+    let seen = list(&sandbox);
+    seen.expect("ses_root", "working", Some(run.pid()));
+    assert_eq!(seen.session("ses_root")["reason"], "sub-agent at work: look around");
+    assert!(seen.find("ses_sub").is_none());
+    run.signal(Signal::KILL);
+    run.wait(DEADLINE);
+    list(&sandbox).expect("ses_root", "done", None);
+}
+
+#[test]
+fn another_store_is_none_of_ours() {
+    let sandbox = Sandbox::new("opencode-elsewhere");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_open").asked("fix it");
+    let elsewhere = Lookalike::program(&sandbox, "opencode").env("XDG_DATA_HOME", sandbox.home().join("data"));
+    let _other = Lookalike::start(&sandbox, &elsewhere);
+    let editor = sandbox.lookalike("vim", &["opencode"]);
+    let seen = list(&sandbox);
+    seen.expect("ses_open", "interrupted", None);
+    assert!(seen.unbound().is_empty(), "{:?}, {}", seen.unbound(), editor.pid());
+}
