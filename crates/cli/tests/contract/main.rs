@@ -17,4 +17,5 @@ mod claude;
 mod codex;
 mod launched;
 mod looks;
+mod openclaw;
 mod replay;
