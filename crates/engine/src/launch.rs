@@ -315,7 +315,7 @@ fn know(
 
 /// Whether the agent itself has written anything of a session.
 fn is_recorded(question: &Question, adapter: &'static dyn Adapter, native_id: &str) -> bool {
-    let answer = list(Question { scope: Scope::All, ..question.clone() });
+    let answer = list(Question { scope: Scope::All, agent: Some(adapter.name()), ..question.clone() });
     let session = answer.listing.sessions.iter().find(|s| s.agent == adapter.name() && s.native_id.raw() == native_id);
     let native = |w: Witness| matches!(w, Witness::Registry | Witness::Store | Witness::Hook | Witness::Gateway);
     session.is_some_and(|s| s.because.iter().any(|(_, o)| native(o.witness)))
@@ -338,7 +338,7 @@ fn shown(question: &Question, adapter: &'static dyn Adapter, folder: &Path, shim
         io::BufReader::new(file).lines().next()?.ok()
     });
     output.and_then(|line| adapter.id_in_output(&line)).or_else(|| {
-        let answer = list(Question { scope: Scope::Live, ..question.clone() });
+        let answer = list(Question { scope: Scope::Live, agent: Some(adapter.name()), ..question.clone() });
         let (pid, start) = (Some(shim.agent.pid), Some(shim.agent.start));
         let mine =
             answer.listing.sessions.iter().find(|s| s.agent == adapter.name() && s.pid == pid && s.start == start);

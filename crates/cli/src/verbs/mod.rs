@@ -25,7 +25,7 @@ use crate::output::{Failure, complain};
 
 /// What is asked by default.
 pub fn question(common: &Common, scope: Scope) -> Question {
-    Question { places: Places::from_env(), scope, deadline: common.deadline }
+    Question { places: Places::from_env(), scope, deadline: common.deadline, agent: None }
 }
 
 /// Everything there is, and the one session that a target means.

@@ -101,9 +101,9 @@ fn a_gateway_through_all_its_states() {
     assert_eq!(good_look(&stage).json["sessions"], json!([]));
 
     // Created, and never run.
-    let mut client = openclaw.client();
-    let mut create = |label: &str| {
-        let made = client.call("sessions.create", &json!({"label": label, "cwd": stage.sandbox.work()}));
+    let call = |method: &str, params: Value| openclaw.client().call(method, &params);
+    let create = |label: &str| {
+        let made = call("sessions.create", json!({"label": label, "cwd": stage.sandbox.work()}));
         made["key"].as_str().expect("a key").to_owned()
     };
     let (one, two) = (create("one"), create("two"));
@@ -147,17 +147,17 @@ fn a_gateway_through_all_its_states() {
     let row = good_look(&stage).row(&one);
     assert_eq!(row["status"], "stopped", "the very next look knows: {row:#}");
     assert!(row["reason"].as_str().expect("a reason").contains("through lariat"), "{row:#}");
-    let rows = client.call("sessions.list", &json!({"search": one}))["sessions"].clone();
+    let rows = call("sessions.list", json!({"search": one}))["sessions"].clone();
     assert_eq!((&rows[0]["status"], &rows[0]["hasActiveRun"]), (&json!("killed"), &json!(false)), "{rows:#}");
     hold(&stage, &two, "third");
-    client.call("sessions.abort", &json!({"key": two}));
+    call("sessions.abort", json!({"key": two}));
     let row = until(&stage, &two, "stopped");
     assert_eq!(row["reason"], "its last run was aborted", "{row:#}");
 
     // Deleted.
-    let three = client.call("sessions.create", &json!({"label": "three"}))["key"].as_str().expect("a key").to_owned();
+    let three = create("three");
     assert!(good_look(&stage).has(&three));
-    client.call("sessions.delete", &json!({"key": three}));
+    call("sessions.delete", json!({"key": three}));
     assert!(!good_look(&stage).has(&three));
 
     // Refused, in each way.
@@ -175,7 +175,6 @@ fn a_gateway_through_all_its_states() {
 
     // Killed in the middle of a run: unknown, not absent and not ended.
     hold(&stage, &one, "fourth");
-    drop(client);
     gateway.signal(Signal::KILL);
     gateway.wait(DEADLINE);
     let seen = look(&stage);
