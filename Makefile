@@ -30,10 +30,17 @@ install: rust
 	$(CARGO) install --locked --path crates/cli
 
 # The real agents at exact versions: the contract tests drive them.
-agents: agents/node_modules/.installed
+agents: agents/node_modules/.installed agents/openclaw/node_modules/.installed
 agents/node_modules/.installed: agents/package-lock.json
 	@scripts/need node=nodejs npm=npm
 	cd agents && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# OpenClaw apart: it brings the Node that it needs, and its scripts, which the gateway
+# does without, refuse any other.
+agents/openclaw/node_modules/.installed: agents/openclaw/package-lock.json
+	@scripts/need node=nodejs npm=npm
+	cd agents/openclaw && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # What the tests and benchmarks run besides.
@@ -51,4 +58,4 @@ record: agents tools
 
 clean:
 	$(CARGO) clean
-	rm -rf agents/node_modules
+	rm -rf agents/node_modules agents/openclaw/node_modules

@@ -26,7 +26,9 @@ pub trait Remote: Sync {
     fn talk(&self, places: &Places, native_id: &str, messages: usize) -> Result<Vec<Said>, String>;
     /// Says something to a session; returns when the gateway has started a run of it.
     fn send(&self, places: &Places, native_id: &str, text: &str) -> Result<(), String>;
+    /// Which run of a session is open, by the gateway's own id.
+    fn run(&self, places: &Places, native_id: &str) -> Result<Option<String>, String>;
     /// Ends a session's open run; returns when the gateway says that none is open.
-    /// With `run`, only if it is that one.
-    fn end(&self, places: &Places, native_id: &str, run: Option<u64>, patience: Duration) -> Result<(), String>;
+    /// With `run`, only if it is that one: `false` if another is open by now.
+    fn end(&self, places: &Places, native_id: &str, run: Option<&str>, patience: Duration) -> Result<bool, String>;
 }

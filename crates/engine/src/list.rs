@@ -35,12 +35,14 @@ pub struct Question {
     pub scope: Scope,
     /// How long an adapter may take.
     pub deadline: Duration,
+    /// Only this agent's, if one is named: the others are not even asked.
+    pub agent: Option<&'static str>,
 }
 
 impl Question {
     /// About everything, where the environment says things are.
     pub fn all() -> Question {
-        Question { places: Places::from_env(), scope: Scope::All, deadline: DEADLINE }
+        Question { places: Places::from_env(), scope: Scope::All, deadline: DEADLINE, agent: None }
     }
 }
 
@@ -74,6 +76,13 @@ pub type Write = fn(&Session) -> Option<Box<[u8]>>;
 type Judge<'a> = dyn Fn(&'static str, Sighting) -> Box<Session> + Sync + 'a;
 
 impl Shared {
+    /// Those that are asked.
+    fn adapters(&self) -> Vec<&'static dyn Adapter> {
+        let mut adapters = lariat_adapters::all();
+        adapters.retain(|a| self.question.agent.is_none_or(|only| a.name() == only));
+        adapters
+    }
+
     fn session(&self, agent: &'static str, sighting: Sighting) -> Box<Session> {
         let id = [agent, ":", &sighting.native_id].concat();
         let wish = self.wishes.by_id.get(&id);
@@ -109,7 +118,7 @@ impl Shared {
             return;
         }
         let known: HashSet<&str> = listing.sessions.iter().map(|s| s.id.raw()).collect();
-        let agents = lariat_adapters::all();
+        let agents = self.adapters();
         let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
         let all = self.question.scope == Scope::All;
         let living = left.filter(|(_, l)| (all && l.exit.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_)));
@@ -187,7 +196,7 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
         });
     }
     let began = Instant::now();
-    let looking: Vec<_> = lariat_adapters::all().into_iter().map(|adapter| Looking::start(adapter, &shared)).collect();
+    let looking: Vec<_> = shared.adapters().into_iter().map(|adapter| Looking::start(adapter, &shared)).collect();
     for looking in looking {
         let report = looking.wait(began, deadline).unwrap_or_else(|why| {
             answer.partial = true;

@@ -34,7 +34,16 @@ pub struct Wish {
     pub process: Option<Process>,
     /// The gateway's run it was about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+    pub run: Option<Run>,
+}
+
+/// A run that a gateway had open.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The gateway's id of it.
+    pub id: String,
+    /// What told it from others in the list (`core::Session::start`).
+    pub mark: u64,
 }
 
 /// What a person calls a session, and whether it is to be kept, as stored.

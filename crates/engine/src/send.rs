@@ -167,7 +167,7 @@ fn file_of(key: &str) -> String {
 /// Whether the transcript shows this prompt since an offset.
 fn shows(question: &Question, session: &Session, offset: u64, text: &str) -> bool {
     let transcript = session.transcript.clone().or_else(|| {
-        let answer = list(question.clone());
+        let answer = list(Question { agent: Some(session.agent), ..question.clone() });
         answer.listing.sessions.into_iter().find(|s| s.id == session.id)?.transcript
     });
     let Some(talk) = transcript.and_then(|t| peek::since(session.agent, &t, offset).ok()) else { return false };

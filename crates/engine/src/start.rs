@@ -293,7 +293,7 @@ impl Start<'_> {
             Some(up) if up || !ended => return up,
             _ => {}
         }
-        let answer = list(Question { scope: Scope::All, ..self.question.clone() });
+        let answer = list(Question { scope: Scope::All, agent: Some(self.adapter.name()), ..self.question.clone() });
         let mut sessions = answer.listing.sessions.iter();
         let Some(session) = sessions.find(|s| s.agent == self.adapter.name() && s.native_id.raw() == native_id) else {
             return false;
@@ -310,7 +310,8 @@ impl Start<'_> {
             io::BufReader::new(file).lines().next()?.ok()
         });
         output.and_then(|line| self.adapter.id_in_output(&line)).or_else(|| {
-            let answer = list(Question { scope: Scope::Live, ..self.question.clone() });
+            let answer =
+                list(Question { scope: Scope::Live, agent: Some(self.adapter.name()), ..self.question.clone() });
             let (pid, start) = (Some(shim.agent.pid), Some(shim.agent.start));
             let mut sessions = answer.listing.sessions.iter();
             let mine = sessions.find(|s| s.agent == self.adapter.name() && s.pid == pid && s.start == start);

@@ -32,7 +32,7 @@ use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
 use crate::launched;
-use crate::records::{self, Wish, Wishes};
+use crate::records::{self, Run, Wish, Wishes};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -123,7 +123,7 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
         },
         verb: how.verb().into(),
         process: held.clone().map(Into::into),
-        run: session.start.filter(|_| remote.is_some()),
+        run: open_run(remote, places, session),
     };
     // Asking again to end what has ended changes nothing of why it ended.
     let known = wishes.by_id.get(session.id.raw()).filter(|w| w.intent.want == Want::Stop);
@@ -161,18 +161,28 @@ fn remote(session: &Session) -> Option<&'static dyn Remote> {
     lariat_adapters::all().into_iter().find(|a| a.name() == session.agent)?.remote()
 }
 
+/// The run that is to be ended, so that no later one is taken for it.
+fn open_run(remote: Option<&dyn Remote>, places: &Places, session: &Session) -> Option<Run> {
+    // A gateway that fails now will be told of when it is asked to end the run.
+    let id = remote?.run(places, session.native_id.raw()).ok().flatten()?;
+    Some(Run { id, mark: session.start? })
+}
+
 /// Ends the open run of a session through its gateway. Nothing is killed there,
 /// so the gateway gets its time even where nobody asked for a grace period.
 fn end_run(
     remote: Option<&dyn Remote>,
     places: &Places,
     session: &Session,
-    run: Option<u64>,
+    run: Option<&str>,
     grace: Duration,
 ) -> Result<Outcome, StopError> {
     let Some(remote) = remote else { return Ok(Outcome::AlreadyGone) };
-    let ended = remote.end(places, session.native_id.raw(), run, grace.max(AFTERMATH));
-    ended.map(|()| Outcome::Ended(Vec::new())).map_err(StopError::Gateway)
+    match remote.end(places, session.native_id.raw(), run, grace.max(AFTERMATH)) {
+        Ok(true) => Ok(Outcome::Ended(Vec::new())),
+        Ok(false) => Ok(Outcome::AlreadyGone),
+        Err(why) => Err(StopError::Gateway(why)),
+    }
 }
 
 fn millis(d: Duration) -> i64 {
@@ -215,12 +225,12 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
     let wishes = Wishes::read(places);
     let unfinished = sessions.iter().filter(|s| {
         let wish = wishes.by_id.get(s.id.raw());
-        wish.is_some_and(|w| is_unfinished(w, s)) && !s.shared
+        wish.is_some_and(|w| is_unfinished(w, s) || may_be_unfinished(w, s)) && !s.shared
     });
     let finished = unfinished.filter_map(|s| {
         let wish = wishes.by_id.get(s.id.raw())?;
-        let outcome = match (remote(s), wish.run) {
-            (remote @ Some(_), Some(run)) => end_run(remote, places, s, Some(run), GRACE),
+        let outcome = match (remote(s), &wish.run) {
+            (remote @ Some(_), Some(run)) => end_run(remote, places, s, Some(&run.id), GRACE),
             _ => {
                 let root: Identity = wish.process.clone()?.into();
                 if !matches!(root.is_alive(), Ok(true)) {
@@ -230,6 +240,9 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
                 end(places, s, sessions, root, &how)
             }
         };
+        if wish.run.is_some() && matches!(outcome, Ok(Outcome::AlreadyGone)) {
+            return None; // another run, in another life
+        }
         if let Ok(outcome) = &outcome {
             journal(places, &format!("finish {}", wish.verb), s.id.raw(), outcome);
         }
@@ -242,7 +255,13 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
 /// gateway still has that very run open.
 pub fn is_unfinished(wish: &Wish, session: &Session) -> bool {
     let same = |w: &Process| Some(w.pid) == session.pid && Some(w.start) == session.start;
-    let same_run = wish.run.is_some() && session.pid.is_none() && wish.run == session.start;
+    let same_run = session.pid.is_none() && wish.run.as_ref().is_some_and(|run| Some(run.mark) == session.start);
     let same = wish.process.as_ref().is_some_and(same) || same_run;
     wish.intent.want == Want::Stop && session.live == Some(true) && same
+}
+
+/// Whether only the gateway can tell if the run it has open is the one that was
+/// asked to end.
+fn may_be_unfinished(wish: &Wish, session: &Session) -> bool {
+    wish.intent.want == Want::Stop && session.live == Some(true) && session.pid.is_none() && wish.run.is_some()
 }

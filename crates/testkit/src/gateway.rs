@@ -177,9 +177,7 @@ impl Gateway {
     /// Opens a run of a session, which is made if it is not there.
     pub fn run(&self, key: &str) {
         let mut new = self.find(key).unwrap_or_else(|| row(key));
-        new["hasActiveRun"] = json!(true);
-        new["status"] = json!("running");
-        new.as_object_mut().expect("a row").remove("activeRunIds");
+        begin(&mut new);
         self.put(new);
     }
 
@@ -225,6 +223,19 @@ impl Drop for Gateway {
         if let Some(acceptor) = self.acceptor.take() {
             drop(acceptor.join());
         }
+    }
+}
+
+fn begin(row: &mut Value) {
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    row["hasActiveRun"] = json!(true);
+    row["status"] = json!("running");
+    row["startedAt"] = json!(now());
+    // Only the history tells it while it runs.
+    row["openRun"] = json!(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    let row = row.as_object_mut().expect("a row");
+    for key in ["activeRunIds", "endedAt", "lastRunId"] {
+        row.remove(key);
     }
 }
 
@@ -283,6 +294,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
     let challenge = json!({"type": "event", "event": "connect.challenge",
         "payload": {"nonce": "scripted", "ts": now()}});
     say(&mut socket, &challenge)?;
+    let mut scopes = Value::Null;
     loop {
         let Message::Text(text) = socket.read().map_err(Box::new)? else { continue };
         let Ok(request) = serde_json::from_str::<Value>(&text) else { return Ok(()) };
@@ -291,7 +303,16 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
         if method != "connect" && !misbehave(&manner, &mut socket)? {
             return Ok(());
         }
-        let answer = answer(&manner, method, params, shared);
+        if method == "connect" {
+            scopes = params["scopes"].clone();
+        }
+        let admin = scopes.as_array().is_some_and(|s| s.contains(&json!("operator.admin")));
+        let answer = if method == "sessions.abort" && !admin {
+            // Runs that another client began.
+            Err(refuse("INVALID_REQUEST", "unauthorized", Value::Null))
+        } else {
+            answer(&manner, method, params, shared)
+        };
         let refused = answer.is_err();
         let frame = match answer {
             Ok(payload) => json!({"type": "res", "id": request["id"], "ok": true, "payload": payload}),
@@ -389,14 +410,16 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
             let (key, message) = (text("sessionKey"), json!({"role": "user", "content": text("message")}));
             state.messages.entry(key.clone()).or_default().push(message);
             if let Some(session) = state.sessions.iter_mut().find(|s| s["key"] == key) {
-                session["hasActiveRun"] = json!(true);
-                session["status"] = json!("running");
+                begin(session);
             }
             Ok(json!({"runId": params["idempotencyKey"], "status": "started"}))
         }
         "chat.history" => {
             let messages = state.messages.get(&text("sessionKey")).cloned().unwrap_or_default();
-            Ok(json!({"messages": messages}))
+            let session = state.sessions.iter().find(|s| s["key"] == params["sessionKey"]);
+            let open =
+                session.filter(|s| s["hasActiveRun"] == true).map(|s| json!({"runId": s["openRun"], "text": ""}));
+            Ok(json!({"messages": messages, "inFlightRun": open}))
         }
         other => Err(refuse("INVALID_REQUEST", &format!("unknown method: {other}"), Value::Null)),
     }

@@ -103,7 +103,8 @@ impl Sandbox {
         let mut keep = vec![self.root.clone(), workspace().to_owned()];
         // target/PROFILE, where this test and the programs beside it are.
         keep.extend(programs.ancestors().nth(2).map(Path::to_owned));
-        keep.extend(std::env::var_os(crate::agents::PLACE).map(PathBuf::from));
+        let agents = [crate::agents::PLACE, crate::agents::OPENCLAW_PLACE];
+        keep.extend(agents.into_iter().filter_map(std::env::var_os).map(PathBuf::from));
         World::start(&Ground { tmp: &self.root.join("tmp"), streams: &self.root.join("streams"), boot_id, keep })
     }
 

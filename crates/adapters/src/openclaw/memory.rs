@@ -16,7 +16,7 @@ use crate::openclaw::rows::Row;
 use crate::settings::Gateway;
 
 /// Changes with every change of what is kept.
-const FORMAT: u64 = u64::from_le_bytes(*b"gateway1");
+const FORMAT: u64 = u64::from_le_bytes(*b"gateway2");
 const LARGEST: u64 = 256 << 20;
 
 /// The file of a gateway: another address is another gateway.

@@ -27,13 +27,13 @@ use crate::settings::{Gateway, Settings};
 use crate::talk::{Language, Said};
 use crate::{Adapter, Ask, Plan};
 use rows::Row;
-use wire::{Line, READ, WRITE};
+use wire::{ADMIN, Line, READ, WRITE};
 
 /// The agent's name.
 pub const NAME: &str = "openclaw";
 
 /// How long one step may take where a person waits for a deed.
-const STEP: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_secs(15);
 /// Between two looks at whether a run is over.
 const BETWEEN: Duration = Duration::from_millis(100);
 
@@ -200,11 +200,17 @@ impl Remote for OpenClaw {
         })
     }
 
-    fn end(&self, places: &Places, native_id: &str, run: Option<u64>, patience: Duration) -> Result<(), String> {
-        on_line(places, native_id, &[READ, WRITE], |line, row| {
-            let another = run.is_some_and(|run| run != row.run());
-            if row.live == Some(false) || another {
-                return Ok(());
+    fn run(&self, places: &Places, native_id: &str) -> Result<Option<String>, String> {
+        on_line(places, native_id, &[READ], |line, row| talk::open_run(line, &row.key))
+    }
+
+    fn end(&self, places: &Places, native_id: &str, run: Option<&str>, patience: Duration) -> Result<bool, String> {
+        on_line(places, native_id, &[READ, WRITE, ADMIN], |line, row| {
+            if row.live == Some(false) {
+                return Ok(true);
+            }
+            if run.is_some() && talk::open_run(line, &row.key)?.as_deref() != run {
+                return Ok(false);
             }
             let params = json!({"key": row.key, "clearQueued": true});
             line.call("sessions.abort", &params, |_| ())?;
@@ -213,7 +219,7 @@ impl Remote for OpenClaw {
             loop {
                 let now = rows::all(line, &|| ())?.remove(&row.key);
                 if now.is_none_or(|now| now.live == Some(false)) {
-                    return Ok(());
+                    return Ok(true);
                 }
                 if began.elapsed() > patience {
                     return Err(format!("its run was asked to end and is still open after {patience:?}"));

@@ -41,6 +41,7 @@ pub struct Row {
     pub parent: Option<String>,
     pub created: Option<i64>,
     pub updated: Option<i64>,
+    pub started: Option<i64>,
     pub ended: Option<i64>,
 }
 
@@ -65,14 +66,15 @@ impl Row {
             parent: text("parentSessionKey").or_else(|| text("spawnedBy")),
             created: time("createdAt"),
             updated: time("updatedAt"),
+            started: time("startedAt"),
             ended: time("endedAt"),
         })
     }
 
-    /// Which of its runs is open, told by when the one before it ended: the open
-    /// one's own id is not always given.
-    pub fn run(&self) -> u64 {
-        self.ended.and_then(|t| u64::try_from(t).ok()).unwrap_or(0)
+    /// Tells runs apart where the row has no id of the open one: a run that begins
+    /// or ends moves this on, and nothing moves it back.
+    pub fn mark(&self) -> u64 {
+        self.started.max(self.ended).and_then(|t| u64::try_from(t).ok()).unwrap_or(0)
     }
 
     /// What the last run came to.
@@ -137,7 +139,7 @@ impl Row {
             native_id: native_id(gateway, &self.key),
             observations,
             about: About {
-                run: Some(self.run()),
+                run: Some(self.mark()),
                 host: gateway.host.clone(),
                 parent: self.parent.as_ref().map(|key| format!("openclaw:{}", native_id(gateway, key))),
                 name: self.label,

@@ -17,6 +17,12 @@ pub fn last(line: &mut Line<'_>, key: &str, messages: usize) -> Result<Vec<Said>
     line.call("chat.history", &params, |history| history.get("messages").items().flat_map(said).collect())
 }
 
+/// The id of the run that is open.
+pub fn open_run(line: &mut Line<'_>, key: &str) -> Result<Option<String>, Trouble> {
+    let params = json!({"sessionKey": key, "limit": 1});
+    line.call("chat.history", &params, |history| history.get("inFlightRun").get("runId").some_str().map(str::to_owned))
+}
+
 fn said(message: Value<'_>) -> Vec<Said> {
     let at = message.get("timestamp").u64().and_then(|t| i64::try_from(t).ok()).map(Time);
     let who = match message.get("role").str() {

@@ -1,6 +1,7 @@
 //! Where a gateway's token comes from: the environment, or a file that only its
 //! owner may read. Never from OpenClaw's own files, and never shown.
 
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -30,13 +31,17 @@ fn from_file(path: &Path) -> Result<String, String> {
     if real.components().any(|c| c.as_os_str() == ".openclaw") {
         return Err(format!("its token_file {shown} is OpenClaw's own; copy the token into a file of yours"));
     }
-    let (opened, _) = file::open(&real).map_err(failed)?;
+    let (opened, key) = file::open(&real).map_err(failed)?;
     let mode = opened.metadata().map_err(failed)?.mode();
     if mode & 0o077 != 0 {
         return Err(format!("its token_file {shown} may be read by others; chmod 600 {shown}"));
     }
-    let bytes = file::read_small(&real, LARGEST).map_err(failed)?;
-    String::from_utf8(bytes).map_err(|_| format!("its token_file {shown} is not text"))
+    if key.size > LARGEST {
+        return Err(format!("its token_file {shown} is too large for a token"));
+    }
+    let mut text = String::new();
+    opened.take(LARGEST).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
 }
 
 /// Where the token is, in words.

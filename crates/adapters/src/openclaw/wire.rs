@@ -28,8 +28,10 @@ const LARGEST: usize = 32 << 20;
 const MOST_EVENTS: usize = 10_000;
 /// May look at sessions.
 pub const READ: &str = "operator.read";
-/// May send to them and end their runs.
+/// May send to them.
 pub const WRITE: &str = "operator.write";
+/// May end runs that another client began.
+pub const ADMIN: &str = "operator.admin";
 
 /// A stream whose reads and writes end when the step's time is up.
 struct Timed {
@@ -232,10 +234,10 @@ const KEEP: Keep = |parent, key| {
                 | b"sessions" | b"totalCount" | b"nextOffset" | b"hasMore" | b"key" | b"hasActiveRun" | b"status"
                 | b"lastRunError" | b"label" | b"displayName" | b"derivedTitle" | b"model" | b"spawnedCwd"
                 | b"execCwd" | b"sessionRoot" | b"worktree" | b"branch" | b"parentSessionKey" | b"spawnedBy"
-                | b"createdAt" | b"updatedAt" | b"endedAt"
+                | b"createdAt" | b"updatedAt" | b"endedAt" | b"startedAt"
                 // a conversation, a run
                 | b"messages" | b"role" | b"content" | b"text" | b"name" | b"arguments" | b"timestamp"
-                | b"runId" | b"abortedRunId"
+                | b"runId" | b"inFlightRun"
         )
 };
 
@@ -345,6 +347,11 @@ fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
         "MISSING_SCOPE" => {
             let scope = shown(details.get("missingScope").str().unwrap_or("a scope"));
             format!("it grants no {scope} for {method} ({code}); {REMOTE}")
+        }
+        // What it says while it starts, among other things.
+        "UNAVAILABLE" => {
+            let message = shown(error.get("message").str().unwrap_or("for now"));
+            format!("it is not to be had ({code}: {message}); look again in a moment")
         }
         code => {
             let message = shown(error.get("message").str().unwrap_or("without a reason"));

@@ -54,7 +54,7 @@ pub fn within(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 
 /// What is asked by default.
 pub fn question(common: &Common, scope: Scope) -> Question {
-    Question { places: Places::from_env(), scope, deadline: common.deadline }
+    Question { places: Places::from_env(), scope, deadline: common.deadline, agent: None }
 }
 
 /// Everything there is, and the one session that a target means.

@@ -17,5 +17,6 @@ mod claude;
 mod codex;
 mod launched;
 mod looks;
+mod openclaw;
 mod opencode;
 mod replay;

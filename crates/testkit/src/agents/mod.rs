@@ -1,5 +1,5 @@
 //! The real agents, at the versions pinned in `agents/package.json`, run against the scripted
-//! model.
+//! model. OpenClaw, which needs another Node, is in `agents/openclaw`.
 //!
 //! [`Claude::install`], [`Codex::install`] and [`OpenCode::install`] make a sandbox one in which the agent works as it
 //! does for a person who has used it before: by its name on `PATH`, without first-run questions,
@@ -11,6 +11,7 @@
 
 mod claude;
 mod codex;
+mod openclaw;
 mod opencode;
 
 use std::{
@@ -20,11 +21,14 @@ use std::{
 
 pub use claude::Claude;
 pub use codex::{Codex, Daemon};
+pub use openclaw::{Client, OpenClaw, Proxy};
 pub use opencode::OpenCode;
 use serde_json::Value;
 
 use crate::{Sandbox, wait_for, workspace};
 
+/// Where OpenClaw is installed, if not in `agents/openclaw/node_modules` of the checkout.
+pub const OPENCLAW_PLACE: &str = "LARIAT_OPENCLAW";
 /// Where the agents are installed, if not in `agents/node_modules` of the checkout.
 pub const PLACE: &str = "LARIAT_AGENTS";
 

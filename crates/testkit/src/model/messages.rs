@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use super::{Api, Reply, Said, Turn, fresh_id, script, usage};
 
+/// The shell tools of the agents that speak this: Claude Code's, OpenClaw's.
+const SHELLS: [&str; 2] = ["Bash", "exec"];
+
 /// Finds the newest prompt and whether a tool's result came after it.
 pub(super) fn read(body: &Value) -> Said {
     let tools: Vec<String> = body["tools"]
@@ -16,7 +19,12 @@ pub(super) fn read(body: &Value) -> Said {
         .flatten()
         .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
         .collect();
-    let mut said = Said { api: Api::Messages, main: tools.iter().any(|name| name == "Bash"), tools, ..Said::default() };
+    let mut said = Said {
+        api: Api::Messages,
+        main: tools.iter().any(|name| SHELLS.contains(&name.as_str())),
+        tools,
+        ..Said::default()
+    };
     let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
     for message in messages.iter().rev().filter(|m| m["role"] == "user") {
         if let Some(prompt) = newest(&message["content"], &mut said.tool_result) {

@@ -120,12 +120,20 @@ fn take_line(rest: &mut &str) -> String {
     std::mem::take(rest).trim().to_owned()
 }
 
+/// What OpenClaw puts around what it says for itself.
+const INTERNAL: (&str, &str) = ("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>", "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>");
+
 /// A prompt without the blocks that agents put around it (`<system-reminder>…`,
 /// `<environment_context>…`): what a person typed.
 pub(crate) fn spoken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('<') {
+        if let Some(end) = rest[start..].strip_prefix(INTERNAL.0).and_then(|block| block.find(INTERNAL.1)) {
+            out.push_str(&rest[..start]);
+            rest = &rest[start + INTERNAL.0.len() + end + INTERNAL.1.len()..];
+            continue;
+        }
         let (before, tagged) = rest.split_at(start);
         out.push_str(before);
         match injected_block(tagged) {
@@ -182,5 +190,7 @@ mod tests {
     fn injected_blocks_are_not_spoken() {
         let text = "<system-reminder>TOOL rm</system-reminder> say a < b <b>x</b>\n<env_ctx>y</env_ctx>";
         assert_eq!(spoken(text), "say a < b <b>x</b>");
+        let text = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nTOOL <rm>\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>";
+        assert_eq!(spoken(text), "");
     }
 }
