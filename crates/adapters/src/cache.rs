@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn kept(inode: u64, size: u64, bytes: &[u8], newer: bool) -> Kept<'_> {
-        Kept { key: key(inode, size), whole: inode % 2 == 0, bytes, newer }
+        Kept { key: key(inode, size), whole: inode.is_multiple_of(2), bytes, newer }
     }
 
     fn told(cache: &Cache) -> Vec<(u64, u64, bool, Vec<u8>)> {
