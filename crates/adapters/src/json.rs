@@ -68,9 +68,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Doc {
     nodes: Vec<Node>,
-    text: String,
-    /// A string in parts, while it is read.
-    parts: Vec<u8>,
+    text: Vec<u8>,
     keep: Keep,
     limit: usize,
     /// Whether a kept string held bytes that are not UTF-8.
@@ -80,7 +78,7 @@ pub struct Doc {
 impl Doc {
     /// A document that keeps these keys, and at most `limit` bytes of a string.
     pub fn new(keep: Keep, limit: usize) -> Doc {
-        Doc { nodes: Vec::new(), text: String::new(), parts: Vec::new(), keep, limit, lossy: false }
+        Doc { nodes: Vec::new(), text: Vec::new(), keep, limit, lossy: false }
     }
 
     /// Reads the one value that a whole text holds, over however many lines. With
@@ -169,11 +167,14 @@ impl Doc {
         // Nearly every key lies whole in the buffer, and is not wanted: no copy.
         let buffer = r.fill_buf()?;
         if let Some(end) = memchr3(b'"', b'\\', b'\n', buffer).filter(|i| buffer[*i] == b'"') {
-            let parent = self.text.get(parent.from as usize..parent.to as usize).unwrap_or("");
-            if deep || !(self.keep)(parent.as_bytes(), &buffer[..end]) {
-                r.consume(end + 1);
-                return Ok(None);
-            }
+            let wanted = !deep && (self.keep)(&self.text[parent.from as usize..parent.to as usize], &buffer[..end]);
+            let span = wanted.then(|| {
+                let from = self.text.len() as u32;
+                self.text.extend_from_slice(&buffer[..end]);
+                Span { from, to: self.text.len() as u32 }
+            });
+            r.consume(end + 1);
+            return Ok(span);
         }
         let mark = self.text.len();
         let key = self.string(r)?;
@@ -216,12 +217,12 @@ impl Doc {
 
     fn number<R: BufRead>(&mut self, r: &mut R, first: u8) -> Result<Span, Bad> {
         let from = self.text.len() as u32;
-        self.text.push(char::from(first));
+        self.text.push(first);
         loop {
             let buffer = r.fill_buf()?;
             let n = buffer.iter().take_while(|b| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')).count();
             let room = 40usize.saturating_sub(self.text.len() - from as usize);
-            self.text.extend(buffer[..n.min(room)].iter().map(|b| char::from(*b)));
+            self.text.extend_from_slice(&buffer[..n.min(room)]);
             let ended = n < buffer.len() || buffer.is_empty();
             r.consume(n);
             if ended {
@@ -233,25 +234,10 @@ impl Doc {
     /// Reads a string after its opening quote, decoded, cut at the limit.
     fn string<R: BufRead>(&mut self, r: &mut R) -> Result<Span, Bad> {
         let from = self.text.len();
-        // Most strings are short, plain, and lie whole in the buffer.
-        let buffer = r.fill_buf()?;
-        let plain = memchr3(b'"', b'\\', b'\n', buffer).filter(|at| buffer[*at] == b'"' && *at <= self.limit);
-        match plain.and_then(|at| std::str::from_utf8(&buffer[..at]).ok()) {
-            Some(plain) => {
-                self.text.push_str(plain);
-                let taken = plain.len() + 1;
-                r.consume(taken);
-            }
-            None => self.string_in_parts(r)?,
-        }
-        Ok(Span { from: from as u32, to: self.text.len() as u32 })
-    }
-
-    fn string_in_parts<R: BufRead>(&mut self, r: &mut R) -> Result<(), Bad> {
-        self.parts.clear();
+        let full = from + self.limit;
+        let mut checked = true;
         loop {
-            let room = self.limit.saturating_sub(self.parts.len());
-            if room < 4 {
+            if self.text.len() + 4 > full {
                 skip_string(r)?; // enough is kept
                 break;
             }
@@ -261,7 +247,10 @@ impl Doc {
             }
             let stop = memchr3(b'"', b'\\', b'\n', buffer);
             let run = stop.unwrap_or(buffer.len());
-            self.parts.extend_from_slice(&buffer[..run.min(room)]);
+            let room = full.saturating_sub(self.text.len());
+            let taken = &buffer[..run.min(room)];
+            checked &= taken.is_ascii();
+            self.text.extend_from_slice(taken);
             let Some(at) = stop else {
                 r.consume(run);
                 continue;
@@ -276,32 +265,36 @@ impl Doc {
                 b'"' => break,
                 _ => {
                     let escaped = escape(r)?;
-                    if self.parts.len() + 4 <= self.limit {
-                        self.parts.extend_from_slice(escaped.encode_utf8(&mut [0; 4]).as_bytes());
+                    if self.text.len() + 4 <= full {
+                        let mut utf8 = [0; 4];
+                        let bytes = escaped.encode_utf8(&mut utf8).as_bytes();
+                        self.text.extend_from_slice(bytes);
+                        checked &= bytes.is_ascii();
                     }
                 }
             }
         }
-        self.mend_utf8();
-        Ok(())
+        if !checked {
+            self.mend_utf8(from);
+        }
+        Ok(Span { from: from as u32, to: self.text.len() as u32 })
     }
 
     /// Cuts a character that the limit split, and replaces what is not UTF-8.
-    fn mend_utf8(&mut self) {
-        match std::str::from_utf8(&self.parts) {
-            Ok(text) => self.text.push_str(text),
-            Err(e) if e.error_len().is_none() && self.parts.len() + 3 >= self.limit => {
-                self.text.push_str(std::str::from_utf8(&self.parts[..e.valid_up_to()]).unwrap_or(""));
-            }
-            Err(_) => {
-                self.lossy = true;
-                self.text.push_str(&String::from_utf8_lossy(&self.parts));
-            }
+    fn mend_utf8(&mut self, from: usize) {
+        let Err(e) = std::str::from_utf8(&self.text[from..]) else { return };
+        if e.error_len().is_none() && self.text.len() - from + 3 >= self.limit {
+            self.text.truncate(from + e.valid_up_to());
+            return;
         }
+        self.lossy = true;
+        let mended = String::from_utf8_lossy(&self.text[from..]).into_owned();
+        self.text.truncate(from);
+        self.text.extend_from_slice(mended.as_bytes());
     }
 
     fn bytes(&self, span: Span) -> &[u8] {
-        &self.text.as_bytes()[span.from as usize..span.to as usize]
+        &self.text[span.from as usize..span.to as usize]
     }
 }
 
@@ -402,7 +395,7 @@ impl<'a> Value<'a> {
 }
 
 fn text(doc: &Doc, span: Span) -> &str {
-    doc.text.get(span.from as usize..span.to as usize).unwrap_or("")
+    std::str::from_utf8(doc.bytes(span)).unwrap_or("")
 }
 
 /// The next byte that is not blank. A newline ends the value too early.

@@ -1,13 +1,12 @@
 //! Files of a store, many at once: keys first, then the cache, then the disk.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lariat_sys::clock;
-use lariat_sys::file::{self, Directory, Key};
+use lariat_sys::file::{self, Key};
 
 use crate::cache::{self, Cache, Kept};
 use crate::look::{Look, Scope};
@@ -112,22 +111,19 @@ impl<F: Fold> Readings<F> {
         };
         // What the cache cannot tell after all is read.
         let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
-        known.unwrap_or_else(|| FileReader::default().read(file, None))
+        known.unwrap_or_else(|| read_one(&mut Reader::default(), file, None))
     }
 
     fn read_missing(&mut self, look: &Look<'_>, files: &[&Found], missing: Vec<(usize, Option<cache::Place>)>) {
         let cache = &self.cache;
         let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
-        let mut missing = missing;
-        // Folder by folder, so that each is looked up once and not for every file.
-        missing.sort_unstable_by_key(|(i, _)| files[*i].path.as_os_str());
         let batches: Vec<&[_]> = missing.chunks(32).collect();
-        self.fresh = in_parallel_with(batches, FileReader::<F>::default, |reader, batch| {
+        self.fresh = in_parallel_with(batches, Reader::<F>::default, |reader, batch| {
             let mut bytes = Vec::with_capacity(batch.len() * 512);
             let places = batch.iter().map(|(i, place)| {
                 look.steps.fetch_add(1, Ordering::Relaxed);
                 let from = bytes.len();
-                let read = reader.read(files[*i], place.and_then(earlier)).and_then(|reading| {
+                let read = read_one(reader, files[*i], place.and_then(earlier)).and_then(|reading| {
                     bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
                     Ok(reading.whole)
                 });
@@ -168,40 +164,20 @@ impl<F: Fold> Readings<F> {
     }
 }
 
-/// A reader that keeps the folder of the last file at hand.
-struct FileReader<F: Fold> {
-    reader: Reader<F>,
-    folder: Option<(PathBuf, Directory)>,
-}
-
-impl<F: Fold> Default for FileReader<F> {
-    fn default() -> Self {
-        FileReader { reader: Reader::default(), folder: None }
+/// A file whose key could not be taken is opened with all care, to say why.
+fn open(wanted: &Found) -> io::Result<std::fs::File> {
+    match wanted.key.inode {
+        0 => file::open(&wanted.path).map(|(file, _)| file),
+        _ => file::open_again(&wanted.path),
     }
 }
 
-impl<F: Fold> FileReader<F> {
-    fn read(&mut self, file: &Found, prior: Option<Box<Reading<F>>>) -> io::Result<Box<Reading<F>>> {
-        let opened = self.open(file)?;
-        self.reader.read(opened, &file.key, prior, file.whole)
-    }
-
-    /// A file whose key could not be taken is opened with all care, to say why.
-    fn open(&mut self, file: &Found) -> io::Result<File> {
-        if file.key.inode == 0 {
-            return file::open(&file.path).map(|(file, _)| file);
-        }
-        let (Some(parent), Some(name)) = (file.path.parent(), file.path.file_name()) else {
-            return file::open_again(&file.path);
-        };
-        if self.folder.as_ref().is_none_or(|(path, _)| path.as_os_str() != parent.as_os_str()) {
-            self.folder = Directory::open(parent).ok().map(|folder| (parent.to_owned(), folder));
-        }
-        match &self.folder {
-            Some((_, folder)) => folder.open_again(name),
-            None => file::open_again(&file.path),
-        }
-    }
+fn read_one<F: Fold>(
+    reader: &mut Reader<F>,
+    wanted: &Found,
+    prior: Option<Box<Reading<F>>>,
+) -> io::Result<Box<Reading<F>>> {
+    open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole))
 }
 
 /// Cuts items into batches.

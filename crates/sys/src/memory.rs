@@ -22,7 +22,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 /// Address space, not memory. When it is used up, the rest comes from the system.
 const POOL: usize = 1 << 30;
 /// What a thread takes at once.
-const BLOCK: usize = 16 << 10;
+const BLOCK: usize = 64 << 10;
 /// Pieces are multiples of this.
 const STEP: usize = 16;
 /// Larger pieces are few, and come from the system.
