@@ -10,8 +10,10 @@ pub mod agent_process;
 pub mod cache;
 pub mod claude;
 pub mod codex;
+pub mod gemini;
 pub mod json;
 pub mod look;
+pub mod pi;
 pub mod reader;
 pub mod store;
 pub mod talk;
@@ -20,6 +22,7 @@ pub mod tool;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lariat_core::State;
 use lariat_sys::tree::Signal;
 use look::{Look, Places, Report};
 
@@ -48,6 +51,11 @@ pub trait Adapter: Send + Sync {
     }
     /// The session's id in the first line of its output, if it is told there.
     fn id_in_output(&self, _line: &str) -> Option<String> {
+        None
+    }
+    /// What a live agent says of itself on its terminal, from the last of what it wrote there: its
+    /// own word in a form made for programs, not a reading of the screen.
+    fn state_in_output(&self, _last: &[u8]) -> Option<State> {
         None
     }
     /// The signals that ask a session to end, gentlest first.
@@ -91,6 +99,21 @@ pub struct Plan {
     pub env: Vec<(String, String)>,
     /// What it reads from its standard input, if it has no terminal.
     pub input: Option<String>,
+    /// Files for this launch only, put into the session's own folder.
+    pub files: Vec<Beside>,
+    /// Files of the agent's that starting it puts at risk: copied into the session's own folder first.
+    pub keep: Vec<PathBuf>,
+}
+
+/// A file that an agent is started with.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// Its name in the session's folder.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
+    /// The argument that its path follows; both come first.
+    pub flag: &'static str,
 }
 
 impl Plan {
@@ -141,5 +164,5 @@ pub fn new_uuid() -> io::Result<String> {
 
 /// Every adapter.
 pub fn all() -> Vec<&'static dyn Adapter> {
-    vec![&claude::Claude, &codex::Codex]
+    vec![&claude::Claude, &codex::Codex, &pi::Pi]
 }

@@ -21,6 +21,12 @@ pub struct Places {
     pub claude: PathBuf,
     /// Codex's store (`CODEX_HOME`).
     pub codex: PathBuf,
+    /// Pi's folder (`PI_CODING_AGENT_DIR`).
+    pub pi: PathBuf,
+    /// Where Pi keeps its sessions, if not in its folder (`PI_CODING_AGENT_SESSION_DIR`).
+    pub pi_sessions: Option<PathBuf>,
+    /// Gemini's store (below `GEMINI_CLI_HOME`).
+    pub gemini: PathBuf,
     /// Our cache directory, unless there shall be none.
     pub cache: Option<PathBuf>,
     /// Our records.
@@ -38,6 +44,9 @@ impl Places {
         Places {
             claude: var("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
             codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            pi: var("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), |p| without_tilde(&p, &home)),
+            pi_sessions: var("PI_CODING_AGENT_SESSION_DIR").map(|p| without_tilde(&p, &home)),
+            gemini: var("GEMINI_CLI_HOME").unwrap_or_else(|| home.clone()).join(".gemini"),
             cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
             state,
             home,
@@ -54,6 +63,11 @@ impl Places {
             None => Untrusted::new(path),
         }
     }
+}
+
+/// A path as Pi takes it from its environment: `~` is the home.
+pub fn without_tilde(path: &Path, home: &Path) -> PathBuf {
+    path.strip_prefix("~").map_or_else(|_| path.to_owned(), |rest| home.join(rest))
 }
 
 /// How much is asked for.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
-use lariat_adapters::{Adapter, Ask};
+use lariat_adapters::{Adapter, Ask, Plan};
 use lariat_core::{Intent, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Shim, VERSION};
 use lariat_shim::start::{self, StartError};
@@ -38,6 +38,8 @@ use crate::stop;
 
 /// How long an agent may take to show its id.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Where copies of the agent's files are kept, in the session's folder.
+const KEPT: &str = "kept";
 /// An agent that lives so long did not die of its arguments.
 const AT_ONCE: Duration = Duration::from_millis(700);
 
@@ -112,8 +114,6 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     let cwd = cwd.ok_or_else(|| LaunchError::NoDirectory(order.cwd.clone()))?;
     let program = program(adapter)?;
     let plan = adapter.start(&order.ask).map_err(LaunchError::Impossible)?;
-    let mut argv = vec![program.to_string_lossy().into_owned()];
-    argv.extend(plan.arguments);
 
     let files = |path: &Path| {
         let path = path.to_owned();
@@ -127,6 +127,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     point("launch.claimed");
     evict::forget(&evict::old(places, evict::RETAIN));
     let (handle, folder) = make_folder(places).map_err(files(&places.state))?;
+    let argv = put_beside(&folder, &program, &plan).map_err(files(&folder))?;
     let record = Record {
         launch: Launch {
             version: VERSION,
@@ -170,6 +171,24 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     let by = std::env::var("USER").unwrap_or_else(|_| "unknown".into());
     let _ = records::note(places, &Entry { at: Time(clock::now_ms()), what: "launch".into(), id, by, how: told });
     started
+}
+
+/// Puts what the agent is started with, and copies of what that puts at risk, into the session's folder;
+/// gives the whole command line.
+fn put_beside(folder: &Path, program: &Path, plan: &Plan) -> io::Result<Vec<String>> {
+    let mut argv = vec![program.to_string_lossy().into_owned()];
+    for file in &plan.files {
+        durable::put(folder, file.name, file.text.as_bytes())?;
+        argv.extend([file.flag.to_owned(), folder.join(file.name).to_string_lossy().into_owned()]);
+    }
+    argv.extend(plan.arguments.iter().cloned());
+    let kept = folder.join(KEPT);
+    for path in &plan.keep {
+        durable::make_folder(&kept)?;
+        let name = path.file_name().and_then(|n| n.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+        durable::put(&kept, name, &std::fs::read(path)?)?;
+    }
+    Ok(argv)
 }
 
 fn find(name: &str) -> Result<&'static dyn Adapter, LaunchError> {

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Sighting};
-use lariat_core::{Exit, Fact, Observation, Time, Untrusted, Warning, Witness};
+use lariat_core::{Exit, Fact, Observation, State, Time, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
+use lariat_shim::ring::Output;
 use lariat_sys::file;
 use lariat_sys::process::Identity;
 use lariat_sys::scan::{Process, look};
@@ -20,6 +21,8 @@ use serde::{Deserialize, Serialize};
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
+/// How much of a terminal's output is looked at first for what its agent says of itself.
+const FIRST_LOOK: u64 = 64 << 10;
 /// How long a look waits for an exit that is being written down.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -173,6 +176,7 @@ impl Launched {
             Ok(Some(process)) => {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
+                sighting.observations.extend(self.says().map(|state| seen(Fact::State(state))));
                 sighting.process.get_or_insert(process);
                 return;
             }
@@ -194,6 +198,24 @@ impl Launched {
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
         sighting.about.ended_at = Some(exit.at);
+    }
+
+    /// What its agent says of itself on its terminal.
+    fn says(&self) -> Option<State> {
+        if self.record.launch.headless {
+            return None;
+        }
+        let adapter = lariat_adapters::all().into_iter().find(|a| a.name() == self.record.agent)?;
+        let output = Output::open(&self.folder).ok()?;
+        let mut most = FIRST_LOOK;
+        loop {
+            let last = output.tail(most).ok()?;
+            let said = adapter.state_in_output(&last.bytes);
+            if said.is_some() || (last.bytes.len() as u64) < most {
+                return said;
+            }
+            most *= 4;
+        }
     }
 
     /// A sighting by the shim alone, for an agent that has recorded nothing yet.

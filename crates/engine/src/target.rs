@@ -28,11 +28,11 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
     let lower = target.to_ascii_lowercase();
     // An id beats a name that imitates it: names are chosen by agents too.
     let rules: [&dyn Fn(&Session) -> bool; 4] = [
-        &|s| s.id.raw() == lower || s.native_id.raw() == lower || s.handle.as_deref() == Some(&target),
+        &|s| has_id(s, &[&lower, &target], str::eq) || s.handle.as_deref() == Some(&target),
         &|s| s.name.as_ref().is_some_and(|n| n.raw() == target),
         &|s| {
-            let ids = [s.native_id.raw(), s.id.raw()];
-            ids.iter().any(|id| id.starts_with(&lower)) || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
+            has_id(s, &[&lower, &target], |id, start| id.starts_with(start))
+                || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
         },
         &|s| s.name.as_ref().is_some_and(|n| n.raw().starts_with(&target)),
     ];
@@ -43,6 +43,11 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
         }
     }
     in_directory(&target, sessions).unwrap_or(Err(NotOne::None(target)))
+}
+
+/// Whether one of its ids fits one of these spellings: some agents' ids have capitals.
+fn has_id(session: &Session, spellings: &[&str], fits: fn(&str, &str) -> bool) -> bool {
+    [session.native_id.raw(), session.id.raw()].iter().any(|id| spellings.iter().any(|s| fits(id, s)))
 }
 
 fn one(target: &str, sessions: &[Box<Session>], fits: &dyn Fn(&Session) -> bool) -> Option<Result<usize, NotOne>> {

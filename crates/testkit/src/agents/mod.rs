@@ -1,7 +1,7 @@
 //! The real agents, at the versions pinned in `agents/package.json`, run against the scripted
 //! model.
 //!
-//! [`Claude::install`] and [`Codex::install`] make a sandbox one in which the agent works as it
+//! [`Claude::install`], [`Codex::install`] and the others' make a sandbox one in which the agent works as it
 //! does for a person who has used it before: by its name on `PATH`, without first-run questions,
 //! with the model's address in place of the vendor's, and with all other traffic off. From then on
 //! whatever runs there, lariat too, can start it.
@@ -11,6 +11,8 @@
 
 mod claude;
 mod codex;
+mod gemini;
+mod pi;
 
 use std::{
     path::{Path, PathBuf},
@@ -19,6 +21,8 @@ use std::{
 
 pub use claude::Claude;
 pub use codex::{Codex, Daemon};
+pub use gemini::Gemini;
+pub use pi::Pi;
 use serde_json::Value;
 
 use crate::{Sandbox, wait_for, workspace};
@@ -26,7 +30,7 @@ use crate::{Sandbox, wait_for, workspace};
 /// Where the agents are installed, if not in `agents/node_modules` of the checkout.
 pub const PLACE: &str = "LARIAT_AGENTS";
 
-/// The key that both agents are given; it opens nothing.
+/// The key that all agents are given; it opens nothing.
 const KEY: &str = "scripted-key";
 
 /// Sends whatever an agent still wants from outside to a closed door of loopback.

@@ -150,10 +150,10 @@ impl Outgoing {
         )
     }
 
-    /// Sends one event, named by its own `type`.
+    /// Sends one event, named by its own `type` if it has one.
     pub fn event(&mut self, value: &Value) -> io::Result<()> {
-        let kind = value["type"].as_str().unwrap_or("message");
-        self.stream.write_all(format!("event: {kind}\ndata: {value}\n\n").as_bytes())
+        let name = value["type"].as_str().map(|kind| format!("event: {kind}\n")).unwrap_or_default();
+        self.stream.write_all(format!("{name}data: {value}\n\n").as_bytes())
     }
 
     /// Whether the client has hung up.

@@ -1,6 +1,6 @@
 //! A scripted model: the vendors' APIs on loopback, with a test in place of the intelligence.
 //!
-//! It speaks Anthropic Messages and OpenAI Responses, and does what the newest prompt says in
+//! It speaks Anthropic Messages, OpenAI Responses and Gemini, and does what the newest prompt says in
 //! upper-case words (see [`Script`]). The word to build tests on is `HOLD name`: that reply waits
 //! until the test calls [`Model::release`], so "the agent is working now" is a fact and not a race:
 //!
@@ -17,6 +17,7 @@
 //! without a shell tool) quote the same prompt and are answered plainly. It never reaches beyond
 //! loopback, never checks a key, and counts tokens by fixed numbers ([`usage`]).
 
+mod gemini;
 mod http;
 mod messages;
 mod responses;
@@ -63,6 +64,8 @@ pub enum Api {
     Messages,
     /// OpenAI Responses.
     Responses,
+    /// Gemini's `generateContent`, streamed or not.
+    Gemini,
     /// Anything else: token counts, model lists, probes.
     Other,
 }
@@ -304,6 +307,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let said = match incoming.path.as_str() {
         path if posted && path.ends_with("/messages") => messages::read(&body),
         path if posted && path.ends_with("/responses") => responses::read(&body),
+        path if posted && path.contains("enerateContent") => gemini::read(&body),
         _ => Said::default(),
     };
     let number = shared.log(Request {
@@ -324,6 +328,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let done = match said.api {
         Api::Messages => messages::answer(&mut turn, &body, &said),
         Api::Responses => responses::answer(&mut turn, &body, &said),
+        Api::Gemini => gemini::answer(&mut turn, &incoming.path, &body, &said),
         Api::Other => other(&mut turn.out, &incoming),
     };
     // A failure from here on is the client's hanging up: nothing more can be said to it.
@@ -334,6 +339,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
 fn other(out: &mut Outgoing, incoming: &Incoming) -> io::Result<()> {
     match (incoming.method.as_str(), incoming.path.as_str()) {
         ("HEAD", _) => out.empty(200),
+        ("POST", path) if path.ends_with(":countTokens") => out.json(200, &json!({"totalTokens": usage::INPUT})),
         ("POST", path) if path.ends_with("/count_tokens") => out.json(200, &json!({"input_tokens": usage::INPUT})),
         ("GET", path) if path.ends_with("/models") => {
             out.json(200, &json!({"object": "list", "data": [], "models": [], "has_more": false}))

@@ -1,0 +1,2 @@
+pub const NAME: &str = "gemini";
+pub struct Gemini;
