@@ -164,5 +164,5 @@ pub fn new_uuid() -> io::Result<String> {
 
 /// Every adapter.
 pub fn all() -> Vec<&'static dyn Adapter> {
-    vec![&claude::Claude, &codex::Codex, &pi::Pi]
+    vec![&claude::Claude, &codex::Codex, &pi::Pi, &gemini::Gemini]
 }
