@@ -58,6 +58,11 @@ pub trait Adapter: Send + Sync {
     fn state_in_output(&self, _last: &[u8]) -> Option<State> {
         None
     }
+    /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
+    /// where that tells more than its exit and its store.
+    fn finished_in_output(&self, _last: &[u8]) -> Option<bool> {
+        None
+    }
     /// The signals that ask a session to end, gentlest first.
     fn gentle(&self) -> &'static [Signal] {
         &[Signal::INT, Signal::TERM]

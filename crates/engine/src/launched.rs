@@ -10,8 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lariat_adapters::Adapter;
 use lariat_adapters::look::{Places, Sighting};
-use lariat_core::{Exit, Fact, Observation, State, Time, Untrusted, Warning, Witness};
+use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
 use lariat_sys::file;
@@ -195,9 +196,25 @@ impl Launched {
             (None, Some(signal)) => Some(Exit::Signal(signal)),
             (None, None) => None,
         };
+        sighting.observations.extend(self.was_cut_off().map(|fact| seen(fact).at(Some(exit.at))));
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
         sighting.about.ended_at = Some(exit.at);
+    }
+
+    fn adapter(&self) -> Option<&'static dyn Adapter> {
+        lariat_adapters::all().into_iter().find(|a| a.name() == self.record.agent)
+    }
+
+    /// What its output tells of a turn that was open when it ended, and that its store may not show.
+    fn was_cut_off(&self) -> Option<Fact> {
+        if !self.record.launch.headless {
+            let at_work = self.says().filter(|state| matches!(state, State::Busy | State::Waiting(_)));
+            return at_work.map(|_| Fact::State(State::Busy));
+        }
+        let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
+        let cut_off = self.adapter()?.finished_in_output(&last) == Some(false);
+        cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
     }
 
     /// What its agent says of itself on its terminal.
@@ -205,7 +222,7 @@ impl Launched {
         if self.record.launch.headless {
             return None;
         }
-        let adapter = lariat_adapters::all().into_iter().find(|a| a.name() == self.record.agent)?;
+        let adapter = self.adapter()?;
         let output = Output::open(&self.folder).ok()?;
         let mut most = FIRST_LOOK;
         loop {

@@ -33,6 +33,10 @@ pub enum Store {
     Claude,
     /// `.codex`
     Codex,
+    /// `.pi`
+    Pi,
+    /// `.gemini`
+    Gemini,
 }
 
 impl Store {
@@ -40,6 +44,8 @@ impl Store {
         match self {
             Self::Claude => ".claude",
             Self::Codex => ".codex",
+            Self::Pi => ".pi",
+            Self::Gemini => ".gemini",
         }
     }
 
@@ -55,6 +61,8 @@ impl Store {
                 "history.jsonl",
                 "session_index.jsonl",
             ],
+            Self::Pi => &["agent/sessions"],
+            Self::Gemini => &["tmp", "projects.json"],
         }
     }
 }
@@ -133,6 +141,7 @@ impl Rewrite {
         Self {
             paths: vec![
                 (slug(&home), slug(HOME)),
+                (pi_slug(&home), pi_slug(HOME)),
                 (home, HOME.to_owned()),
                 (slug(&root), slug(HOME) + "--sandbox"),
                 (root, HOME.to_owned() + "/.sandbox"),
@@ -157,6 +166,11 @@ impl Rewrite {
 /// How Claude names a project's folder.
 fn slug(path: &str) -> String {
     path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// How Pi names a project's folder, between dashes.
+fn pi_slug(path: &str) -> String {
+    path.trim_start_matches('/').replace('/', "-")
 }
 
 /// JSON text with every long string that is not the conversation's own turned into filler of the

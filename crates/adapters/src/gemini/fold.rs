@@ -181,7 +181,7 @@ impl Chat {
         let taken_back = asked.is_some_and(|(id, _)| !self.messages.iter().any(|(other, _)| *other == id));
         self.after = self.after.take().or(self.told.take());
         if taken_back && self.after.is_none() {
-            self.after = Some(Stand::Failed("its last request failed, and was taken back".into()));
+            self.after = Some(Stand::Failed("its last request failed or was cancelled, and was taken back".into()));
         }
     }
 

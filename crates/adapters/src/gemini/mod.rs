@@ -138,6 +138,13 @@ impl Adapter for Gemini {
         }
     }
 
+    /// It exits with 0 when it is ended by a signal, too; only a turn that came to its end has a result.
+    fn finished_in_output(&self, last: &[u8]) -> Option<bool> {
+        let line = last.split(|b| *b == b'\n').rfind(|line| !line.is_empty())?;
+        let doc = Doc::parse(line, |_, key| matches!(key, b"type" | b"status"), 64).ok()?;
+        Some(doc.root().get("type").str() == Some("result"))
+    }
+
     /// An interrupt only cancels what a terminal's Gemini is at.
     fn gentle(&self) -> &'static [Signal] {
         &[Signal::TERM]

@@ -1,4 +1,4 @@
-//! The contract with the agents: the real `claude` and `codex`, driven by the scripted model, in
+//! The contract with the agents: the real agents, driven by the scripted model, in
 //! every state they have, and `lariat` in the same world asked what it sees.
 //!
 //! A test brings a program into a state that cannot pass by itself (a reply held by the model, a
@@ -15,6 +15,8 @@
 
 mod claude;
 mod codex;
+mod gemini;
 mod launched;
 mod looks;
+mod pi;
 mod replay;
