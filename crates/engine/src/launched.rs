@@ -217,8 +217,8 @@ impl Launched {
         cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
     }
 
-    /// What its agent says of itself on its terminal.
-    fn says(&self) -> Option<State> {
+    /// What its agent says of itself on its terminal, now or when it ended.
+    pub fn says(&self) -> Option<State> {
         if self.record.launch.headless {
             return None;
         }

@@ -114,13 +114,19 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     report
 }
 
-/// Gemini starts itself again with more memory, and the first process only waits for the second. One
-/// whose tool is a Gemini of its own has other arguments, and does not wait for it alone.
+/// Gemini starts itself again with more memory, and the first process only waits for the second: the
+/// same arguments, after others for Node. A child with all the same ones is a copy about to become a
+/// tool; one with others is a Gemini of its own.
 fn waits_for_another(process: &Process, run: ap::Run, table: &Table) -> bool {
-    let tail = |p: &Process, run: ap::Run| p.arguments().skip(run.arguments).map(str::to_owned).collect::<Vec<_>>();
-    let own = tail(process, run);
-    table.children(process.pid).any(|child| runs(child).is_some_and(|run| tail(child, run) == own))
+    let again = |child: &Process| {
+        let same = |theirs: ap::Run| {
+            child.arguments().skip(theirs.arguments).eq(process.arguments().skip(run.arguments))
+        };
+        runs(child).is_some_and(same) && child.arguments().ne(process.arguments())
+    };
+    run.script && table.children(process.pid).any(again)
 }
+
 
 fn uses_store(look: &Look<'_>, process: &Process) -> bool {
     let Ok(environment) = process::environment(process.pid) else {

@@ -122,14 +122,16 @@ impl Adapter for Gemini {
         doc.root().get("session_id").some_str().filter(|_| init).map(str::to_owned)
     }
 
-    /// Its title: `◇  Ready`, `✦  Working…` or the subject of its thought, `✋  Action Required`.
+    /// Its title: `◇  Ready`, `✦  Working…` or the subject of its thought, `✋  Action Required`. The
+    /// first one is set before it listens, and means nothing.
     fn state_in_output(&self, last: &[u8]) -> Option<State> {
-        let title = memchr::memmem::rfind_iter(last, b"\x1b]").find_map(|at| {
-            let rest = &last[at + 2..];
-            let title = rest.strip_prefix(b"0;").or_else(|| rest.strip_prefix(b"2;"))?;
+        let mut titles = memchr::memmem::rfind_iter(last, b"\x1b]0;").filter_map(|at| {
+            let title = &last[at + 4..];
             let end = title.iter().position(|b| matches!(b, 0x07 | 0x1b))?;
             std::str::from_utf8(&title[..end]).ok()
-        })?;
+        });
+        let title = titles.next()?;
+        titles.next()?;
         match title.chars().next()? {
             '◇' => Some(State::Idle),
             '✦' | '⏲' => Some(State::Busy),
