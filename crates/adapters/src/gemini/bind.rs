@@ -69,9 +69,8 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
     let mut bound = Bound::default();
     let Ok(table) = look.table else { return bound };
     let agents = table.iter().filter_map(|p| runs(p).map(|run| (p, run)));
-    let agents = agents.filter(|(p, run)| {
-        !p.is_copy_of_parent(table) && !waits_for_another(p, *run, table) && uses_store(look, p)
-    });
+    let agents = agents
+        .filter(|(p, run)| !p.is_copy_of_parent(table) && !waits_for_another(p, *run, table) && uses_store(look, p));
     let mut unbound = Vec::new();
     for (process, run) in agents {
         let arguments: Vec<&str> = process.arguments().skip(run.arguments).collect();
@@ -119,14 +118,12 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
 /// tool; one with others is a Gemini of its own.
 fn waits_for_another(process: &Process, run: ap::Run, table: &Table) -> bool {
     let again = |child: &Process| {
-        let same = |theirs: ap::Run| {
-            child.arguments().skip(theirs.arguments).eq(process.arguments().skip(run.arguments))
-        };
+        let same =
+            |theirs: ap::Run| child.arguments().skip(theirs.arguments).eq(process.arguments().skip(run.arguments));
         runs(child).is_some_and(same) && child.arguments().ne(process.arguments())
     };
     run.script && table.children(process.pid).any(again)
 }
-
 
 fn uses_store(look: &Look<'_>, process: &Process) -> bool {
     let Ok(environment) = process::environment(process.pid) else {
@@ -154,6 +151,7 @@ fn by_arguments(arguments: &[&str]) -> Option<(String, String)> {
     Some((id.to_owned(), "started with --resume".into()))
 }
 
-fn is_id(text: &str) -> bool {
+/// Whether text has the shape of an id.
+pub fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use lariat_core::{Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 
-use super::bind::{Bound, Hold};
+use super::bind::{Bound, Hold, is_id};
 use super::fold::{Chat, Stand};
 use super::{NAME, warning};
 use crate::agent_process as ap;
@@ -53,6 +53,8 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         s.file.whole = true;
         report.watch.extend(s.file.path.parent().map(Path::to_owned));
     }
+    // A launched one says there what it is doing.
+    report.watch.extend(bound.holds.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let found: Vec<Found> = stored.iter().map(|s| s.file.clone()).collect();
     let read = read_all::<Chat>(look, NAME, &found).into_iter().map(|r| r.map_err(|e| e.to_string()));
@@ -80,7 +82,9 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         observations.push(hold.bond.evidence);
         let about = About { cwd, started_at: started, updated_at: started, ..About::default() };
         let process = Some(hold.bond.process);
-        report.sessions.push((look.judge)(NAME, Sighting { native_id: id, observations, about, process, ..Sighting::default() }));
+        report
+            .sessions
+            .push((look.judge)(NAME, Sighting { native_id: id, observations, about, process, ..Sighting::default() }));
     }
 }
 
@@ -161,7 +165,9 @@ fn by_session(read: Vec<(Stored, Read)>) -> BTreeMap<String, Seen> {
         if fold.is_some_and(|f| f.kind.as_deref() == Some("subagent")) {
             continue; // part of the session it works for
         }
-        match fold.and_then(|f| f.id.clone()) {
+        // An id that does not fit the file's name is damage.
+        let fits = |id: &String| is_id(id) && id.starts_with(&s.short);
+        match fold.and_then(|f| f.id.clone()).filter(fits) {
             Some(id) => {
                 let seen = sessions.entry(id).or_insert_with(|| Seen { project: s.project, files: Vec::new() });
                 seen.files.push((s.file, read));
@@ -303,7 +309,8 @@ fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, updated: Option<Time
             Fact::Turn(Turn::Open(Some("running a tool".into())))
         }
         Fact::Turn(Turn::Over(Outcome::Well)) => Fact::TurnUnread(
-            "it has answered, and may be at rest or waiting for leave to use a tool: Gemini does not record which".into(),
+            "it has answered, and may be at rest or waiting for leave to use a tool: Gemini does not record which"
+                .into(),
         ),
         fact => fact,
     }

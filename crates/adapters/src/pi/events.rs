@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lariat_core::{State, Time};
+use lariat_sys::file;
 use lariat_sys::scan::Process;
-use lariat_sys::{file, process};
 use serde::{Deserialize, Serialize};
 
+use crate::agent_process as ap;
 use crate::json::{Keep, Value};
 use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
 
-/// The variable in which a launched agent carries its session's name.
-const MARK: &str = "LARIAT_SESSION";
 /// Where the extension writes.
 pub const FILE: &str = "pi-events.jsonl";
 
@@ -111,9 +110,7 @@ pub fn told(look: &Look<'_>, processes: &[&Process]) -> Vec<Option<Word>> {
 }
 
 fn file_of(look: &Look<'_>, pid: u32) -> Option<Found> {
-    let environment = process::environment(pid).ok()?;
-    let handle = environment.get(MARK).filter(|h| !h.is_empty() && !h.contains(['/', '.']))?;
-    let path = look.places.state.join("sessions").join(handle).join(FILE);
+    let path = ap::launched_folder(look.places, pid)?.join(FILE);
     let (_, key) = file::open(&path).ok()?;
     Some(Found { path, key, whole: true })
 }

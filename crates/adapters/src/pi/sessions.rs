@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::bind::{Held, Hold};
 use super::fold::{Stand, Transcript};
 use super::{NAME, warning};
+use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be, same_place};
 use crate::reader::Reading;
@@ -38,6 +39,7 @@ type Read = Result<Box<Reading<Transcript>>, String>;
 pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     let mut stored = files(look, report);
     let mut held = by_listed_path(held, &stored);
+    report.watch.extend(held.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     let mut names: HashMap<String, usize> = HashMap::new();
     for id in stored.iter().filter_map(|s| s.named.clone()) {
         *names.entry(id).or_default() += 1;
@@ -45,9 +47,7 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
     let listed = stored.len();
     // One whose name does not tell its id, or tells one that another has, must be opened to be named.
-    stored.retain(|s| {
-        everyone || held.contains_key(&s.file.path) || s.named.as_ref().is_none_or(|id| names[id] > 1)
-    });
+    stored.retain(|s| everyone || held.contains_key(&s.file.path) || s.named.as_ref().is_none_or(|id| names[id] > 1));
     report.hidden += listed - stored.len();
     for s in &mut stored {
         if held.contains_key(&s.file.path) {
@@ -163,6 +163,11 @@ fn id_in_name(stem: &str) -> Option<&str> {
     Some(id).filter(|id| is_time && !id.is_empty())
 }
 
+/// Whether text has the shape of an id; another one is damage.
+fn is_id(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
 /// The id in a session's first line.
 pub fn id_in_header(line: &str) -> Option<String> {
     let doc = Doc::parse(line.as_bytes(), |_, key| matches!(key, b"type" | b"id"), 256).ok()?;
@@ -193,7 +198,7 @@ impl Seen {
     fn of(stored: Stored, read: Read) -> Seen {
         let fold = read.as_ref().ok().map(|r| &r.fold);
         let stem = || stored.file.path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-        let id = fold.and_then(|f| f.id.clone()).or(stored.named).unwrap_or_else(stem);
+        let id = fold.and_then(|f| f.id.clone()).filter(|id| is_id(id)).or(stored.named).unwrap_or_else(stem);
         let folder = || stored.file.path.parent().map_or_else(String::new, |p| p.to_string_lossy().into_owned());
         let project = fold.and_then(|f| f.cwd.clone()).unwrap_or_else(folder);
         Seen { id, project, file: stored.file, read, written: true }

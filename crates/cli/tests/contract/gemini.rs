@@ -15,7 +15,7 @@ use crate::looks::{Row, Stage, Tokens, lines};
 const FREE: [&str; 2] = ["--approval-mode", "yolo"];
 
 /// A key without effect in this time was dropped.
-const EFFECT: Duration = Duration::from_millis(700);
+const EFFECT: Duration = Duration::from_secs(3);
 
 /// An id, told by its first letter.
 fn id(letter: char) -> String {
@@ -112,11 +112,8 @@ fn several_in_one_directory_ended_by_signals() {
     let stage = Stage::new("p-signals");
     stage.sandbox.env("GEMINI_CLI_NO_RELAUNCH", "true");
     let gemini = Gemini::install(&stage.sandbox, &stage.model);
-    let ways = [
-        ('a', Signal::INT, Exit::Code(0)),
-        ('b', Signal::TERM, Exit::Code(0)),
-        ('c', Signal::KILL, Exit::Signal(9)),
-    ];
+    let ways =
+        [('a', Signal::INT, Exit::Code(0)), ('b', Signal::TERM, Exit::Code(0)), ('c', Signal::KILL, Exit::Signal(9))];
     let children = ways.map(|(letter, ..)| {
         let child = gemini.headless(&format!("HOLD {letter} hello"), &["--session-id", &id(letter)]);
         // One after the other: Gemini's list of projects takes no two at once.

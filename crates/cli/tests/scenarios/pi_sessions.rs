@@ -181,9 +181,7 @@ fn of_another_store_it_is_not_ours() {
     pi.session(&id(1)).asked("one");
     let other = sandbox.root().join("tmp/other");
     fs::create_dir_all(&other).expect("another home");
-    let of = |variable: &str| {
-        Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "pi").env(variable, &other))
-    };
+    let of = |variable: &str| Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "pi").env(variable, &other));
     let _strangers = [of("HOME"), of("PI_CODING_AGENT_DIR")];
     let seen = list(&sandbox);
     seen.expect(&id(1), "interrupted", None);
