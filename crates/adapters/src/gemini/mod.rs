@@ -202,3 +202,6 @@ fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Res
     plan.arguments = arguments;
     Ok(plan)
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,3 +135,48 @@ fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Res
     plan.arguments = arguments;
     Ok(plan)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(prompt: Option<&str>, headless: bool) -> Ask {
+        Ask { prompt: prompt.map(str::to_owned), headless, ..Ask::default() }
+    }
+
+    #[test]
+    fn nothing_in_a_prompt_is_taken_for_an_option_or_a_file() {
+        let plan = Pi.start(&ask(Some("--no-session @file"), true)).unwrap();
+        assert_eq!(
+            (plan.arguments, plan.input.as_deref()),
+            (vec!["--mode".into(), "json".into()], Some("--no-session @file"))
+        );
+        for prompt in ["-x", "--session-id y", "@/etc/passwd"] {
+            let plan = Pi.start(&ask(Some(prompt), false)).unwrap();
+            assert_eq!(plan.arguments, [format!(" {prompt}")]);
+            assert_eq!(plan.input, None);
+        }
+        assert!(Pi.start(&ask(None, true)).is_err());
+        assert!(Pi.start(&ask(Some(&"x".repeat(LONGEST_ARGUMENT + 1)), false)).is_err());
+    }
+
+    #[test]
+    fn a_session_is_resumed_by_its_path_and_forked_under_an_id_of_pi_s() {
+        let past = |fork| Past { native_id: "work@00c0ffee", transcript: Some(Path::new("/s/a.jsonl")), fork };
+        let plan = Pi.resume(&ask(None, false), &past(false)).unwrap();
+        assert_eq!(plan.arguments, ["--session", "/s/a.jsonl"]);
+        assert_eq!(plan.native_id.as_deref(), Some("work@00c0ffee"));
+        let plan = Pi.resume(&ask(Some("go on"), false), &past(true)).unwrap();
+        assert_eq!(plan.arguments, ["--fork", "/s/a.jsonl", "go on"]);
+        assert_eq!(plan.native_id, None);
+        assert!(Pi.resume(&ask(None, false), &Past { transcript: None, ..past(false) }).is_err());
+    }
+
+    #[test]
+    fn an_id_that_others_may_have_ends_nobody() {
+        assert!(Pi.marks("work").is_empty());
+        assert!(Pi.marks("1c809f1f-3e4d-4288-987c-dda9b2225483@00c0ffee").is_empty());
+        assert_eq!(Pi.marks("1c809f1f-3e4d-4288-987c-dda9b2225483").len(), 1);
+        assert_eq!(Pi.marks("").len(), 2, "what no launch inherits");
+    }
+}

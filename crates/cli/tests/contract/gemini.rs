@@ -116,7 +116,7 @@ fn several_in_one_directory_ended_by_signals() {
         [('a', Signal::INT, Exit::Code(0)), ('b', Signal::TERM, Exit::Code(0)), ('c', Signal::KILL, Exit::Signal(9))];
     let children = ways.map(|(letter, ..)| {
         let child = gemini.headless(&format!("HOLD {letter} hello"), &["--session-id", &id(letter)]);
-        // One after the other: Gemini's list of projects takes no two at once.
+        // One after the other: all are held until the last one works.
         stage.model.wait_for_hold(&letter.to_string(), DEADLINE);
         child
     });
