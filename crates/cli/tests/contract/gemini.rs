@@ -213,7 +213,7 @@ fn launched_headless_a_result_and_not_the_exit_code_is_success() {
     stage.now().ended("done").used(reported(&fs::read_to_string(stdout).expect("what it wrote")));
 
     // Ended in a tool, after words that look like an answer: it exits with 0 and leaves its tool.
-    let tool = ["-p", "TOOL touch started; setsid tail -f /dev/null", "--"];
+    let tool = ["-p", "TOOL touch started; setsid -w tail -f /dev/null", "--"];
     let (handle, second, _) = launch(&stage, &[&["--headless"][..], &tool, &FREE].concat());
     stage.until_started();
     let row = stage.until_of(&second, "working", "");

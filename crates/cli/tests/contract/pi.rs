@@ -94,7 +94,7 @@ fn launched_headless_it_is_known_from_the_first_moment() {
     stage.keep(Store::Pi, &[(&row, "done")]);
 
     // A second one, killed with its tools; the first is untouched.
-    let (handle, id, _) = launch(&stage, &["--headless", "-p", "TOOL touch started; setsid tail -f /dev/null"]);
+    let (handle, id, _) = launch(&stage, &["--headless", "-p", "TOOL touch started; setsid -w tail -f /dev/null"]);
     stage.until_started();
     let doing = "running bash touch started";
     let second = stage.until_of(&id, "working", doing);
@@ -118,10 +118,10 @@ fn launched_in_a_terminal_it_takes_what_is_sent() {
     assert_eq!((&told["outcome"], &told["status"]), (&"sent".into(), &"idle".into()), "{told}");
     assert!(told["reply"].as_str().is_some_and(|r| r.contains("say something")), "{told}");
 
-    act(&stage, &["send", &handle, "TOOL touch started; setsid tail -f /dev/null", "--json"]);
+    act(&stage, &["send", &handle, "TOOL touch started; setsid -w tail -f /dev/null", "--json"]);
     stage.until_started();
     let row = stage.until("working", "running bash touch started").has("pid", pid).has("native_id", id);
-    let row = row.has("tool", "bash touch started; setsid tail -f /dev/null");
+    let row = row.has("tool", "bash touch started; setsid -w tail -f /dev/null");
     stage.agree_on_reply(&row, "running");
     stage.keep(Store::Pi, &[(&row, "interrupted")]);
     act(&stage, &["stop", &handle, "--json"]);
