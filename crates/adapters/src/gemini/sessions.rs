@@ -67,7 +67,9 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         report.warnings.extend(error.map(|e| warning(look, &s.file.path, e)));
     }
     let directories = directories(look, &read, report);
-    for (id, seen) in by_session(read) {
+    let (sessions, nameless) = by_session(read, &bound);
+    report.warnings.extend(nameless.iter().map(|path| warning(look, path, "tells no session's id".into())));
+    for (id, seen) in sessions {
         let hold = bound.holds.remove(&id);
         let sighting = sighting(look, &mut bound, id, seen, hold, &directories);
         report.sessions.push((look.judge)(NAME, sighting));
@@ -156,8 +158,8 @@ struct Seen {
 }
 
 /// Puts the files of each session together. One that cannot be read belongs to the session whose id
-/// begins as its name says, or is one by itself.
-fn by_session(read: Vec<(Stored, Read)>) -> BTreeMap<String, Seen> {
+/// begins as its name says, if there is one; of the others nothing is known but where they are.
+fn by_session(read: Vec<(Stored, Read)>, bound: &Bound) -> (BTreeMap<String, Seen>, Vec<PathBuf>) {
     let mut sessions: BTreeMap<String, Seen> = BTreeMap::new();
     let mut nameless = Vec::new();
     for (s, read) in read {
@@ -175,9 +177,16 @@ fn by_session(read: Vec<(Stored, Read)>) -> BTreeMap<String, Seen> {
             None => nameless.push((s, read)),
         }
     }
+    let mut lost = Vec::new();
     for (s, read) in nameless {
-        let own = sessions.iter().find(|(id, seen)| id.starts_with(&s.short) && seen.project == s.project);
-        let id = own.map_or_else(|| s.short.clone(), |(id, _)| id.clone());
+        let stored = sessions.iter().find(|(id, seen)| id.starts_with(&s.short) && seen.project == s.project);
+        let held = || bound.holds.keys().find(|id| id.starts_with(&s.short));
+        let Some(id) = stored.map(|(id, _)| id).or_else(held).cloned() else {
+            // What could not be read was warned of; an empty file is only not written yet.
+            let silent = read.as_ref().is_ok_and(|r| r.complaint().is_none()) && s.file.key.size > 0;
+            lost.extend(Some(s.file.path).filter(|_| silent));
+            continue;
+        };
         let seen = sessions.entry(id).or_insert_with(|| Seen { project: s.project, files: Vec::new() });
         seen.files.push((s.file, read));
     }
@@ -185,7 +194,7 @@ fn by_session(read: Vec<(Stored, Read)>) -> BTreeMap<String, Seen> {
         let says = |read: &Read| read.as_ref().is_ok_and(|r| r.fold.says_something());
         seen.files.sort_by_key(|(file, read)| std::cmp::Reverse((says(read), file.key.mtime)));
     }
-    sessions
+    (sessions, lost)
 }
 
 /// The directory of each project folder.

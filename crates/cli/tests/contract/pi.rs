@@ -148,7 +148,8 @@ fn by_itself_it_is_a_process_without_a_session() {
 /// Resumes the session at `file`, ends its turn by a signal, and looks at once.
 #[track_caller]
 fn ended_by(stage: &Stage, pi: &Pi<'_>, file: &Path, gate: &str, signal: Signal, exit: Exit) -> Row {
-    let child = pi.headless(&format!("HOLD {gate} again"), &["--session", file.to_str().unwrap()]);
+    let file = file.to_str().expect("a UTF-8 path");
+    let child = pi.headless(&format!("HOLD {gate} again"), &["--session", file]);
     stage.model.wait_for_hold(gate, DEADLINE);
     // It could be any session of its directory: the one that ended is not known to have.
     until_loose(stage, &child, 1);

@@ -202,9 +202,7 @@ fn a_damaged_conversation_harms_no_other() {
     for number in 4..12 {
         store.session(&id(number)).asked("enough for a page").answered("yes");
     }
-    // Without its first line only its name is left of its id.
-    let of = [id(1), id(1)[..8].to_owned()];
-    Victim { path: victim, kind: Kind::Lines, of: &of, lives: false }.suffers_everything(&sandbox);
+    Victim { path: victim, kind: Kind::Lines, of: &[id(1)], lives: false }.suffers_everything(&sandbox);
 }
 
 #[test]
