@@ -149,6 +149,12 @@ fn what_a_launched_one_tells_is_believed_of_that_process_alone() {
     seen.expect(&id(2), "idle", Some(agent.pid()));
     assert_eq!(seen.unbound(), [nested.pid()]);
     seen.expect(&id(1), "unknown", None);
+    // Nor does it take the other's place.
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    let seen = list(&sandbox);
+    assert_eq!(seen.unbound(), [nested.pid()]);
+    assert!(seen.find(&id(2)).is_none(), "nothing was ever said in it: {:#}", seen.json);
 }
 
 /// An agent that is a shell in truth, so that its children are other programs.
