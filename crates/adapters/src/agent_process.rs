@@ -10,7 +10,10 @@ use lariat_core::{Time, Unbound, Untrusted};
 use lariat_sys::scan::{Process, Table};
 use lariat_sys::{clock, process};
 
-use crate::look::same_place;
+use crate::look::{Places, same_place};
+
+/// The variable in which a launched agent carries its session's name.
+const MARK: &str = "LARIAT_SESSION";
 
 const INTERPRETERS: [&str; 12] =
     ["node", "nodejs", "bun", "deno", "python", "python3", "bash", "sh", "dash", "zsh", "perl", "ruby"];
@@ -95,6 +98,13 @@ pub fn is_uuid(text: &str) -> bool {
 /// When a process started.
 pub fn started(process: &Process) -> Time {
     Time(clock::ticks_to_ms(process.start))
+}
+
+/// The folder of the launched session that a process's environment names, its own or one around it.
+pub fn launched_folder(places: &Places, pid: u32) -> Option<PathBuf> {
+    let environment = process::environment(pid).ok()?;
+    let handle = environment.get(MARK).filter(|h| !h.is_empty() && !h.contains(['/', '.']))?;
+    Some(places.state.join("sessions").join(handle))
 }
 
 /// Where a process stands, if that can be read.

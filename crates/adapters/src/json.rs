@@ -347,6 +347,11 @@ impl<'a> Value<'a> {
         matches!(self.node().map(|n| n.kind), Some(Kind::Object))
     }
 
+    /// Whether it is an array.
+    pub fn is_array(&self) -> bool {
+        matches!(self.node().map(|n| n.kind), Some(Kind::Array))
+    }
+
     /// A string.
     pub fn str(&self) -> Option<&'a str> {
         match self.node()?.kind {

@@ -10,10 +10,12 @@ pub mod agent_process;
 pub mod cache;
 pub mod claude;
 pub mod codex;
+pub mod gemini;
 pub mod json;
 pub mod look;
 pub mod openclaw;
 pub mod opencode;
+pub mod pi;
 pub mod reader;
 pub mod remote;
 pub mod settings;
@@ -24,6 +26,7 @@ pub mod tool;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lariat_core::State;
 use lariat_sys::tree::Signal;
 use look::{Look, Places, Report};
 
@@ -71,6 +74,16 @@ pub trait Adapter: Send + Sync {
     /// What its hook must say for a decision, or why that is none.
     fn answer(&self, _event: &[u8], _decision: &Decision) -> Result<String, String> {
         Err(format!("{} gives no safe way to answer; `lariat attach` does", self.name()))
+    }
+    /// What a live agent says of itself on its terminal, from the last of what it wrote there: its
+    /// own word in a form made for programs, not a reading of the screen.
+    fn state_in_output(&self, _last: &[u8]) -> Option<State> {
+        None
+    }
+    /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
+    /// where that tells more than its exit and its store.
+    fn finished_in_output(&self, _last: &[u8]) -> Option<bool> {
+        None
     }
     /// The signals that ask a session to end, gentlest first.
     fn gentle(&self) -> &'static [Signal] {
@@ -130,6 +143,10 @@ pub struct Plan {
     /// What its program is told first, in a run of its own, so that the id that
     /// we chose is known to it.
     pub first: Option<First>,
+    /// Files for this launch only, put into the session's own folder.
+    pub files: Vec<Beside>,
+    /// Files of the agent's that starting it puts at risk: copied into the session's own folder first.
+    pub keep: Vec<PathBuf>,
 }
 
 /// A short run of the agent's program before the session's own.
@@ -139,6 +156,17 @@ pub struct First {
     pub arguments: Vec<String>,
     /// What it reads from its standard input.
     pub input: String,
+}
+
+/// A file that an agent is started with.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// Its name in the session's folder.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
+    /// The argument that its path follows; both come first.
+    pub flag: &'static str,
 }
 
 impl Plan {
@@ -200,7 +228,7 @@ pub fn new_uuid() -> io::Result<String> {
 
 /// Every adapter.
 pub fn all() -> Vec<&'static dyn Adapter> {
-    vec![&claude::Claude, &codex::Codex, &opencode::OpenCode, &openclaw::OpenClaw]
+    vec![&claude::Claude, &codex::Codex, &opencode::OpenCode, &pi::Pi, &gemini::Gemini, &openclaw::OpenClaw]
 }
 
 /// The adapter of this name, or of what other tools call it.

@@ -28,6 +28,12 @@ pub struct Places {
     pub opencode: PathBuf,
     /// OpenCode's database (`OPENCODE_DB`).
     pub opencode_db: PathBuf,
+    /// Pi's folder (`PI_CODING_AGENT_DIR`).
+    pub pi: PathBuf,
+    /// Where Pi keeps its sessions, if not in its folder (`PI_CODING_AGENT_SESSION_DIR`).
+    pub pi_sessions: Option<PathBuf>,
+    /// Gemini's store (below `GEMINI_CLI_HOME`).
+    pub gemini: PathBuf,
     /// Our cache directory, unless there shall be none.
     pub cache: Option<PathBuf>,
     /// Our records.
@@ -54,6 +60,9 @@ impl Places {
             codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             opencode_db: opencode.join(var("OPENCODE_DB").unwrap_or_else(|| "opencode.db".into())),
             opencode,
+            pi: var("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), |p| without_tilde(&p, &home)),
+            pi_sessions: var("PI_CODING_AGENT_SESSION_DIR").map(|p| without_tilde(&p, &home)),
+            gemini: var("GEMINI_CLI_HOME").unwrap_or_else(|| home.clone()).join(".gemini"),
             cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
             state,
             settings: base("XDG_CONFIG_HOME", ".config").join("lariat/config.toml"),
@@ -78,6 +87,11 @@ impl Places {
             None => Untrusted::new(path),
         }
     }
+}
+
+/// A path as Pi takes it from its environment: `~` is the home.
+pub fn without_tilde(path: &Path, home: &Path) -> PathBuf {
+    path.strip_prefix("~").map_or_else(|_| path.to_owned(), |rest| home.join(rest))
 }
 
 /// How much is asked for.

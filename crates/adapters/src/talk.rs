@@ -42,17 +42,26 @@ pub struct Said {
     pub text: Untrusted,
     /// Lines with the same key are parts of one message.
     key: Option<String>,
+    /// It says again, in full, what an earlier line of that key said.
+    again: bool,
 }
 
 impl Said {
     /// Something said, as one message.
     pub fn new(who: Speaker, at: Option<Time>, text: impl Into<String>) -> Said {
-        Said { who, at, text: Untrusted::new(text), key: None }
+        Said { who, at, text: Untrusted::new(text), key: None, again: false }
     }
 
     /// Part of the message with this key.
     pub fn part_of(mut self, key: Option<&str>) -> Said {
         self.key = key.map(str::to_owned);
+        self
+    }
+
+    /// The newest form of the message with this key.
+    pub fn instead_of(mut self, key: &str) -> Said {
+        self.key = Some(key.to_owned());
+        self.again = true;
         self
     }
 }
@@ -165,6 +174,12 @@ fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<
 
 /// Adds what was said; parts of one message become one.
 pub fn push(all: &mut Vec<Said>, said: Said) {
+    if said.again
+        && let Some(earlier) = all.iter_mut().rev().take(256).find(|s| s.key == said.key && s.who == said.who)
+    {
+        earlier.text = said.text;
+        return;
+    }
     if said.key.is_some()
         && let Some(earlier) = all.iter_mut().rev().take(8).find(|s| s.key == said.key && s.who == said.who)
     {

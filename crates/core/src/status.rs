@@ -266,6 +266,7 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
         (Some((i, _)), _, turn) => {
             let reason = match turn {
                 Some((_, Turn::Over(outcome))) => at_rest(outcome),
+                None if e.unread.is_some() => "at its prompt".into(),
                 Some((_, Turn::Never)) | None => "no turn yet".into(),
                 Some((_, Turn::Open(_))) => "at its prompt".into(),
             };

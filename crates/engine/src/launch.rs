@@ -78,7 +78,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     ask.hook = ask::hook(&folder, &ask);
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
         let record = Record {
-            launch: start::shim_launch(&handle, &program, &plan, &cwd, ask.headless, &order.after)?,
+            launch: start::shim_launch(&folder, &handle, &program, &plan, &cwd, ask.headless, &order.after)?,
             agent: adapter.name().to_owned(),
             native_id: plan.native_id.clone(),
             earlier: Vec::new(),

@@ -10,10 +10,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lariat_adapters::Ask;
 use lariat_adapters::look::{Places, Sighting};
-use lariat_core::{Exit, Fact, Observation, Time, Untrusted, Warning, Witness};
+use lariat_adapters::{Adapter, Ask};
+use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
+use lariat_shim::ring::Output;
 use lariat_sys::file;
 use lariat_sys::process::Identity;
 use lariat_sys::scan::{Process, look};
@@ -25,6 +26,8 @@ use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
+/// How much of a terminal's output is looked at first for what its agent says of itself.
+const FIRST_LOOK: u64 = 64 << 10;
 /// How long a look waits for an exit that is being written down.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -226,6 +229,7 @@ impl Launched {
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
+                sighting.observations.extend(self.says().map(|state| seen(Fact::State(state))));
                 sighting.process.get_or_insert(process);
                 return true;
             }
@@ -247,10 +251,44 @@ impl Launched {
             (None, Some(signal)) => Some(Exit::Signal(signal)),
             (None, None) => None,
         };
+        sighting.observations.extend(self.was_cut_off().map(|fact| seen(fact).at(Some(exit.at))));
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
         sighting.about.ended_at = Some(exit.at);
         true
+    }
+
+    fn adapter(&self) -> Option<&'static dyn Adapter> {
+        lariat_adapters::all().into_iter().find(|a| a.name() == self.record.agent)
+    }
+
+    /// What its output tells of a turn that was open when it ended, and that its store may not show.
+    fn was_cut_off(&self) -> Option<Fact> {
+        if !self.record.launch.headless {
+            let at_work = self.says().filter(|state| matches!(state, State::Busy | State::Waiting(_)));
+            return at_work.map(|_| Fact::State(State::Busy));
+        }
+        let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
+        let cut_off = self.adapter()?.finished_in_output(&last) == Some(false);
+        cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
+    }
+
+    /// What its agent says of itself on its terminal, now or when it ended.
+    pub fn says(&self) -> Option<State> {
+        if self.record.launch.headless {
+            return None;
+        }
+        let adapter = self.adapter()?;
+        let output = Output::open(&self.folder).ok()?;
+        let mut most = FIRST_LOOK;
+        loop {
+            let last = output.tail(most).ok()?;
+            let said = adapter.state_in_output(&last.bytes);
+            if said.is_some() || (last.bytes.len() as u64) < most {
+                return said;
+            }
+            most *= 4;
+        }
     }
 
     /// A sighting by the shim alone, for an agent that has recorded nothing yet.

@@ -136,7 +136,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
         let record = Record {
             launch: {
                 let after = kept.map(|l| l.record.commands.clone()).unwrap_or_default();
-                start::shim_launch(&handle, &program, &plan, &cwd, asked.headless, &after)?
+                start::shim_launch(&folder, &handle, &program, &plan, &cwd, asked.headless, &after)?
             },
             native_id: plan.native_id.clone(),
             ..record_of(adapter, launched.as_ref(), again, &asked)

@@ -16,9 +16,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::talk::Speaker;
-use lariat_core::{Session, Status};
+use lariat_core::{Session, State, Status};
 use lariat_shim::client::{Client, ClientError};
 use lariat_shim::record;
+use lariat_shim::ring::Output;
 use lariat_shim::start::{self, StartError};
 use lariat_sys::durable;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,10 @@ const PAUSE: Duration = Duration::from_millis(120);
 
 /// Where keys lie in a session's folder.
 const SENT: &str = "sent";
+/// When a key that had no effect is pressed again.
+const AGAIN: Duration = Duration::from_millis(1500);
+/// How long a program may take to show that it took a paste.
+const TAKEN: Duration = Duration::from_secs(2);
 
 /// Why nothing was sent, or not for sure.
 #[derive(Debug, thiserror::Error)]
@@ -147,13 +152,26 @@ pub fn send(
         let begun = Begun { key: key.to_owned(), text: text.clone(), offset };
         durable::put(&folder, &file_of(key), serde_json::to_string(&begun).map_err(io::Error::from)?.as_bytes())?;
     }
+    let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
     client.input(format!("\x1b[200~{text}\x1b[201~").as_bytes())?;
+    // A program that is busy takes the paste late: the pause is one after it was taken.
+    let pasted = Instant::now();
+    while !is_taken(launched, from, &text) && pasted.elapsed() < TAKEN {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     std::thread::sleep(PAUSE);
     client.input(b"\r")?;
     let began = Instant::now();
+    let mut pressed = Instant::now();
     while began.elapsed() < message.patience {
         if shows(question, session, offset, &text) {
             return Ok(offset);
+        }
+        // One that says it is at rest took the key for part of the paste. Where an agent says nothing
+        // the key is never pressed twice: it could answer a question.
+        if pressed.elapsed() > AGAIN && launched.says() == Some(State::Idle) {
+            client.input(b"\r")?;
+            pressed = Instant::now();
         }
         std::thread::sleep(Duration::from_millis(25));
     }
@@ -162,6 +180,18 @@ pub fn send(
 
 fn file_of(key: &str) -> String {
     format!("{}.json", folder_name(key))
+}
+
+/// Whether the terminal has shown a paste since an offset: its first word, or, for a text that programs
+/// show only as a note that something was pasted, anything at all.
+fn is_taken(launched: &Launched, from: u64, text: &str) -> bool {
+    let Ok(piece) = Output::open(&launched.folder).and_then(|output| output.read(from, 1 << 20)) else { return true };
+    let word = text.split_whitespace().next().unwrap_or_default();
+    if text.len() > 200 || text.contains('\n') || word.is_empty() {
+        return !piece.bytes.is_empty();
+    }
+    let start = word.char_indices().nth(16).map_or(word, |(end, _)| &word[..end]);
+    piece.bytes.windows(start.len()).any(|w| w == start.as_bytes())
 }
 
 /// Whether the transcript shows this prompt since an offset.

@@ -40,6 +40,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::from_millis(700);
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
+/// Where copies of the agent's files are kept, in the session's folder.
+const KEPT: &str = "kept";
 /// How much of a terminal's output is kept.
 const OUTPUT: u64 = 4 << 20;
 
@@ -146,6 +148,7 @@ pub fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
 
 /// What the shim starts.
 pub(crate) fn shim_launch(
+    folder: &Path,
     handle: &str,
     program: &Path,
     plan: &Plan,
@@ -154,6 +157,9 @@ pub(crate) fn shim_launch(
     after: &After,
 ) -> Result<Launch, LaunchError> {
     let mut argv = vec![program.to_string_lossy().into_owned()];
+    for file in &plan.files {
+        argv.extend([file.flag.to_owned(), folder.join(file.name).to_string_lossy().into_owned()]);
+    }
     argv.extend(plan.arguments.iter().cloned());
     let socket = socket(handle)?;
     Ok(Launch {
@@ -225,6 +231,7 @@ impl Start<'_> {
         if let Some(input) = &self.plan.input {
             durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;
         }
+        put_beside(folder, &self.plan).map_err(files(folder))?;
         put(folder, &self.record).map_err(files(folder))?;
         if let Some(id) = &self.record.native_id {
             records::put_in(folder, &self.wish(id, None)).map_err(files(folder))?;
@@ -358,6 +365,21 @@ fn clear(folder: &Path) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
+}
+
+/// Puts what the agent is started with, and copies of what that puts at risk, into the
+/// session's folder.
+fn put_beside(folder: &Path, plan: &Plan) -> io::Result<()> {
+    for file in &plan.files {
+        durable::put(folder, file.name, file.text.as_bytes())?;
+    }
+    let kept = folder.join(KEPT);
+    for path in &plan.keep {
+        durable::make_folder(&kept)?;
+        let name = path.file_name().and_then(|n| n.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+        durable::put(&kept, name, &std::fs::read(path)?)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn put(folder: &Path, record: &Record) -> io::Result<()> {

@@ -29,15 +29,10 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
     let lower = target.to_ascii_lowercase();
     // An id beats a name that imitates it: names are chosen by agents too.
     let rules: [&dyn Fn(&Session) -> bool; 5] = [
-        // Some agents' ids know capitals.
-        &|s| {
-            let ids = [s.native_id.raw(), s.id.raw()];
-            ids.contains(&target.as_str()) || ids.contains(&lower.as_str()) || s.handle.as_deref() == Some(&target)
-        },
+        &|s| has_id(s, &[&lower, &target], str::eq) || s.handle.as_deref() == Some(&target),
         &|s| s.name.as_ref().is_some_and(|n| n.raw() == target),
         &|s| {
-            let ids = [s.native_id.raw(), s.id.raw()];
-            ids.iter().any(|id| id.starts_with(&target) || id.starts_with(&lower))
+            has_id(s, &[&lower, &target], |id, start| id.starts_with(start))
                 || s.handle.as_deref().is_some_and(|h| h.starts_with(&target))
         },
         &|s| tail(s.native_id.raw()).starts_with(&lower),
@@ -56,6 +51,11 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
 /// a key such as `agent:main:dashboard:e01d…`, all of any other id.
 pub fn tail(native_id: &str) -> &str {
     native_id.rsplit(':').next().unwrap_or(native_id)
+}
+
+/// Whether one of its ids fits one of these spellings: some agents' ids have capitals.
+fn has_id(session: &Session, spellings: &[&str], fits: fn(&str, &str) -> bool) -> bool {
+    [session.native_id.raw(), session.id.raw()].iter().any(|id| spellings.iter().any(|s| fits(id, s)))
 }
 
 fn one(target: &str, sessions: &[Box<Session>], fits: &dyn Fn(&Session) -> bool) -> Option<Result<usize, NotOne>> {

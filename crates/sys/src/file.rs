@@ -118,6 +118,16 @@ pub fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The last bytes of a file, at most so many.
+pub fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    use io::{Read as _, Seek as _};
+    let (mut file, key) = open(path)?;
+    file.seek(io::SeekFrom::Start(key.size.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The device and inode that a path leads to.
 pub fn place(path: &Path) -> io::Result<(u64, u64)> {
     let stat = rustix::fs::stat(path)?;

@@ -37,6 +37,10 @@ pub enum Store {
     Codex,
     /// `.local/share/opencode`
     OpenCode,
+    /// `.pi`
+    Pi,
+    /// `.gemini`
+    Gemini,
 }
 
 impl Store {
@@ -45,6 +49,8 @@ impl Store {
             Self::Claude => ".claude",
             Self::Codex => ".codex",
             Self::OpenCode => ".local/share/opencode",
+            Self::Pi => ".pi",
+            Self::Gemini => ".gemini",
         }
     }
 
@@ -54,6 +60,8 @@ impl Store {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::OpenCode => "opencode",
+            Self::Pi => "pi",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -71,6 +79,8 @@ impl Store {
             ],
             // Its database is recorded as text; see [`database`].
             Self::OpenCode => &[],
+            Self::Pi => &["agent/sessions"],
+            Self::Gemini => &["tmp", "projects.json"],
         }
     }
 }
@@ -168,6 +178,7 @@ impl Rewrite {
         Self {
             paths: vec![
                 (slug(&home), slug(HOME)),
+                (pi_slug(&home), pi_slug(HOME)),
                 (home, HOME.to_owned()),
                 (slug(&root), slug(HOME) + "--sandbox"),
                 (root, HOME.to_owned() + "/.sandbox"),
@@ -192,6 +203,11 @@ impl Rewrite {
 /// How Claude names a project's folder.
 fn slug(path: &str) -> String {
     path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// How Pi names a project's folder, between dashes.
+fn pi_slug(path: &str) -> String {
+    path.trim_start_matches('/').replace('/', "-")
 }
 
 /// JSON text with every long string that is not the conversation's own turned into filler of the

@@ -168,6 +168,8 @@ impl Stage {
             Store::Claude => ("claude", lariat_testkit::agents::Claude::version()),
             Store::Codex => ("codex", lariat_testkit::agents::Codex::version()),
             Store::OpenCode => ("opencode", lariat_testkit::agents::OpenCode::version()),
+            Store::Pi => ("pi", lariat_testkit::agents::Pi::version()),
+            Store::Gemini => ("gemini", lariat_testkit::agents::Gemini::version()),
         };
         let fixture = workspace().join(place).join(agent).join(version).join(self.case);
         drop(fs::remove_dir_all(&fixture));

@@ -1,4 +1,4 @@
-//! The contract with the agents: the real `claude`, `codex` and `opencode`, driven by the scripted model, in
+//! The contract with the agents: the real agents, driven by the scripted model, in
 //! every state they have, and `lariat` in the same world asked what it sees.
 //!
 //! A test brings a program into a state that cannot pass by itself (a reply held by the model, a
@@ -15,8 +15,10 @@
 
 mod claude;
 mod codex;
+mod gemini;
 mod launched;
 mod looks;
 mod openclaw;
 mod opencode;
+mod pi;
 mod replay;

@@ -20,7 +20,7 @@ fn cases() -> Vec<PathBuf> {
         let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         entries.map(|entry| entry.expect("an entry").path()).collect()
     };
-    let agents = ["claude", "codex", "opencode"].map(|agent| workspace().join("fixtures").join(agent));
+    let agents = ["claude", "codex", "gemini", "opencode", "pi"].map(|agent| workspace().join("fixtures").join(agent));
     let mut cases: Vec<_> = agents.into_iter().flat_map(below).flat_map(below).collect();
     cases.sort();
     cases

@@ -5,7 +5,7 @@
 //! agents write is held by the `contract` tests; here the cases are those that no real agent can
 //! be made to show on demand: reused PIDs, torn files, hostile text, a process table that fails.
 //!
-//! Start at [`claude_store`], [`codex_store`] and [`opencode_store`], which write the stores, and [`asking`], which
+//! Start at [`claude_store`] and the other stores, which write what agents leave, and [`asking`], which
 //! asks. Tests named `sNN_…` are the scenarios of that number.
 //!
 //! Run with `--features lariat/pause-points`, after `cargo build --workspace --bins`.
@@ -18,8 +18,10 @@ mod asking;
 mod chance;
 mod claude_store;
 mod codex_store;
+mod gemini_store;
 mod moment;
 mod opencode_store;
+mod pi_store;
 
 mod bad_input;
 mod codex_locks;
@@ -28,12 +30,14 @@ mod cost;
 mod damage;
 mod failing;
 mod gateways;
+mod gemini_sessions;
 mod hostile;
 mod launching;
 mod living;
 mod mutants;
 mod opencode_damage;
 mod opencode_living;
+mod pi_sessions;
 mod registered;
 mod resuming;
 mod stopping;

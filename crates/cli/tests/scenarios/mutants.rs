@@ -1,4 +1,4 @@
-//! A short fuzz run of both parsers and the cache, by the program itself.
+//! A short fuzz run of all parsers and the cache, by the program itself.
 //!
 //! Good stores (recorded ones where the repository has them, else our own) are damaged at random,
 //! hundreds of files at a time. Whatever comes: an answer, valid JSON, exit 0 or 5, no panic, every
@@ -18,6 +18,8 @@ use crate::{
     chance::Chance,
     claude_store::ClaudeStore,
     codex_store::CodexStore,
+    gemini_store::GeminiStore,
+    pi_store::PiStore,
 };
 
 /// Good files, by what they are.
@@ -29,6 +31,8 @@ struct Good {
     jobs: Vec<Vec<u8>>,
     typed: Vec<Vec<u8>>,
     names: Vec<Vec<u8>>,
+    pi: Vec<Vec<u8>>,
+    chats: Vec<Vec<u8>>,
 }
 
 impl Good {
@@ -37,11 +41,16 @@ impl Good {
         let recorded = workspace().join("fixtures");
         good.take(&recorded.join("claude"));
         good.take(&recorded.join("codex"));
+        good.take(&recorded.join("pi"));
+        good.take(&recorded.join("gemini"));
         let own = Sandbox::new("mutants-seed");
         build(&own);
         good.take(&own.home().join(".claude"));
         good.take(&own.home().join(".codex"));
+        good.take(&own.home().join(".pi"));
+        good.take(&own.home().join(".gemini"));
         let kinds = [&good.transcripts, &good.rollouts, &good.entries, &good.jobs, &good.typed, &good.names];
+        assert!(!good.pi.is_empty() && !good.chats.is_empty());
         assert!(kinds.iter().all(|kind| !kind.is_empty()));
         good
     }
@@ -59,6 +68,8 @@ impl Good {
                 "session_index.jsonl" => &mut self.names,
                 "state.json" => &mut self.jobs,
                 name if name.starts_with("rollout-") => &mut self.rollouts,
+                _ if shown.contains("/.pi/") && shown.ends_with(".jsonl") => &mut self.pi,
+                _ if shown.contains("/chats/") && shown.ends_with(".jsonl") => &mut self.chats,
                 name if name.ends_with(".jsonl") && shown.contains("/projects/") => &mut self.transcripts,
                 name if name.ends_with(".json") && shown.contains("/sessions/") => &mut self.entries,
                 _ => continue,
@@ -86,6 +97,12 @@ fn build(sandbox: &Sandbox) {
     codex.thread(&id(11)).asked("eleven").calls("c", "make").answered("11").asked("again").aborted();
     codex.thread(&id(12)).asked("twelve").failed("no");
     codex.name(&id(12), "twelve");
+    let pi = PiStore::of(sandbox);
+    pi.session(&id(21)).instructed().asked("one").calls("c", "make").result("c").answered("1").named("first");
+    pi.session(&id(22)).asked("two").failed("no").asked("more").aborted();
+    let gemini = GeminiStore::of(sandbox);
+    let chat = gemini.session(&id(31)).asked("one").ran("success").answered("1").set(json!({"summary": "s"}));
+    chat.asked("more").noted("info", "Request cancelled.").only(&[]).line(json!({"$rewindTo": "message-0"}));
 }
 
 /// Damages a file: bits, bytes, cuts, and lines doubled, swapped, dropped or joined.
@@ -144,6 +161,7 @@ fn mutate_lines(chance: &mut Chance, bytes: &[u8]) -> Vec<u8> {
 /// A store of mutants: where each file is, and what is in it.
 fn brood(chance: &mut Chance, good: &Good, sandbox: &Sandbox, count: u64) -> Vec<(PathBuf, Vec<u8>)> {
     let (claude, codex) = (ClaudeStore::of(sandbox), CodexStore::of(sandbox));
+    let (pi, gemini) = (PiStore::of(sandbox), GeminiStore::of(sandbox));
     let mut files = Vec::new();
     for n in 0..count {
         let id = id(n);
@@ -156,6 +174,8 @@ fn brood(chance: &mut Chance, good: &Good, sandbox: &Sandbox, count: u64) -> Vec
             codex.path(&format!("sessions/2026/11/{:02}/rollout-2026-11-15T07-47-10-{id}.jsonl", n % 3)),
             &good.rollouts,
         );
+        put(pi.path(&format!("sessions/--p{}--/2026-11-15T07-47-10-000Z_{id}.jsonl", n % 3)), &good.pi);
+        put(gemini.path(&format!("tmp/p{}/chats/session-2026-11-15T07-47-{}.jsonl", n % 3, &id[..8])), &good.chats);
         if n % 5 == 0 {
             put(claude.path(&format!("sessions/{n}.json")), &good.entries);
             put(claude.path(&format!("jobs/{n}/state.json")), &good.jobs);

@@ -1,7 +1,7 @@
 //! The real agents, at the versions pinned in `agents/package.json`, run against the scripted
 //! model. OpenClaw, which needs another Node, is in `agents/openclaw`.
 //!
-//! [`Claude::install`], [`Codex::install`] and [`OpenCode::install`] make a sandbox one in which the agent works as it
+//! [`Claude::install`], [`Codex::install`] and the others' make a sandbox one in which the agent works as it
 //! does for a person who has used it before: by its name on `PATH`, without first-run questions,
 //! with the model's address in place of the vendor's, and with all other traffic off. From then on
 //! whatever runs there, lariat too, can start it.
@@ -11,8 +11,10 @@
 
 mod claude;
 mod codex;
+mod gemini;
 mod openclaw;
 mod opencode;
+mod pi;
 
 use std::{
     path::{Path, PathBuf},
@@ -21,8 +23,10 @@ use std::{
 
 pub use claude::Claude;
 pub use codex::{Codex, Daemon};
+pub use gemini::Gemini;
 pub use openclaw::{Client, OpenClaw, Proxy};
 pub use opencode::OpenCode;
+pub use pi::Pi;
 use serde_json::Value;
 
 use crate::{Sandbox, wait_for, workspace};
@@ -32,7 +36,7 @@ pub const OPENCLAW_PLACE: &str = "LARIAT_OPENCLAW";
 /// Where the agents are installed, if not in `agents/node_modules` of the checkout.
 pub const PLACE: &str = "LARIAT_AGENTS";
 
-/// The key that both agents are given; it opens nothing.
+/// The key that all agents are given; it opens nothing.
 const KEY: &str = "scripted-key";
 
 /// Sends whatever an agent still wants from outside to a closed door of loopback.

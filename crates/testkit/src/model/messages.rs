@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Api, Reply, Said, Turn, fresh_id, script, usage};
 
-/// The shell tools of the agents that speak this: Claude Code's, OpenClaw's.
-const SHELLS: [&str; 2] = ["Bash", "exec"];
+/// The shell tools of the agents that speak this: Claude Code's, Pi's, OpenClaw's.
+const SHELLS: [&str; 3] = ["Bash", "bash", "exec"];
 
 /// Finds the newest prompt and whether a tool's result came after it.
 pub(super) fn read(body: &Value) -> Said {
@@ -19,12 +19,7 @@ pub(super) fn read(body: &Value) -> Said {
         .flatten()
         .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
         .collect();
-    let mut said = Said {
-        api: Api::Messages,
-        main: tools.iter().any(|name| SHELLS.contains(&name.as_str())),
-        tools,
-        ..Said::default()
-    };
+    let mut said = Said { api: Api::Messages, main: shell(&tools).is_some(), tools, ..Said::default() };
     let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
     for message in messages.iter().rev().filter(|m| m["role"] == "user") {
         if let Some(prompt) = newest(&message["content"], &mut said.tool_result) {
@@ -33,6 +28,11 @@ pub(super) fn read(body: &Value) -> Said {
         }
     }
     said
+}
+
+/// The shell tool among those offered.
+fn shell(tools: &[String]) -> Option<&str> {
+    tools.iter().map(String::as_str).find(|tool| SHELLS.contains(tool))
 }
 
 /// The last thing said in this content; notes a tool's result that stands after it.
@@ -128,15 +128,16 @@ fn blocks(reply: &Reply, body: &Value, said: &Said) -> Vec<Value> {
     let text = |text: &str| json!({"type": "text", "text": text});
     let call =
         |name: &str, input: Value| json!({"type": "tool_use", "id": fresh_id("toolu"), "name": name, "input": input});
+    let shell = shell(&said.tools).unwrap_or(SHELLS[0]);
     match reply {
         Reply::Shell(commands) => {
             let calls =
-                commands.iter().map(|command| call("Bash", json!({"command": command, "description": "scripted"})));
+                commands.iter().map(|command| call(shell, json!({"command": command, "description": "scripted"})));
             std::iter::once(text("running")).chain(calls).collect()
         }
         Reply::BackgroundShell(command) => vec![
             text("running"),
-            call("Bash", json!({"command": command, "description": "scripted", "run_in_background": true})),
+            call(shell, json!({"command": command, "description": "scripted", "run_in_background": true})),
         ],
         Reply::Write(path) => {
             vec![call("Write", json!({"file_path": path, "content": "hello\n"}))]

@@ -1,7 +1,7 @@
 //! A scripted model: the vendors' APIs on loopback, with a test in place of the intelligence.
 //!
-//! It speaks Anthropic Messages, OpenAI Responses and Chat Completions, and does what the newest
-//! prompt says in upper-case words (see [`Script`]). The word to build tests on is `HOLD name`: that reply waits
+//! It speaks Anthropic Messages, OpenAI Responses and Chat Completions, and Gemini, and does what the
+//! newest prompt says in upper-case words (see [`Script`]). The word to build tests on is `HOLD name`: that reply waits
 //! until the test calls [`Model::release`], so "the agent is working now" is a fact and not a race:
 //!
 //! ```no_run
@@ -18,6 +18,7 @@
 //! loopback, never checks a key, and counts tokens by fixed numbers ([`usage`]).
 
 mod chat;
+mod gemini;
 mod http;
 mod messages;
 mod responses;
@@ -66,6 +67,8 @@ pub enum Api {
     Responses,
     /// OpenAI Chat Completions.
     Chat,
+    /// Gemini's `generateContent`, streamed or not.
+    Gemini,
     /// Anything else: token counts, model lists, probes.
     Other,
 }
@@ -308,6 +311,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         path if posted && path.ends_with("/messages") => messages::read(&body),
         path if posted && path.ends_with("/responses") => responses::read(&body),
         path if posted && path.ends_with("/chat/completions") => chat::read(&body),
+        path if posted && path.contains("enerateContent") => gemini::read(&body),
         _ => Said::default(),
     };
     let number = shared.log(Request {
@@ -329,6 +333,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         Api::Messages => messages::answer(&mut turn, &body, &said),
         Api::Responses => responses::answer(&mut turn, &body, &said),
         Api::Chat => chat::answer(&mut turn, &body, &said),
+        Api::Gemini => gemini::answer(&mut turn, &incoming.path, &body, &said),
         Api::Other => other(&mut turn.out, &incoming),
     };
     // A failure from here on is the client's hanging up: nothing more can be said to it.
@@ -339,6 +344,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
 fn other(out: &mut Outgoing, incoming: &Incoming) -> io::Result<()> {
     match (incoming.method.as_str(), incoming.path.as_str()) {
         ("HEAD", _) => out.empty(200),
+        ("POST", path) if path.ends_with(":countTokens") => out.json(200, &json!({"totalTokens": usage::INPUT})),
         ("POST", path) if path.ends_with("/count_tokens") => out.json(200, &json!({"input_tokens": usage::INPUT})),
         ("GET", path) if path.ends_with("/models") => {
             out.json(200, &json!({"object": "list", "data": [], "models": [], "has_more": false}))

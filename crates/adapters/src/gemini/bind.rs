@@ -1,0 +1,157 @@
+//! Which process holds which session.
+//!
+//! By the id in its arguments: `--session-id`, or `--resume` with a whole id. In a terminal `/clear`
+//! and `/resume` change the session and not the arguments; so a terminal may also hold a session of
+//! its directory that was written since it started and that nobody else holds.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use lariat_core::{Fact, Observation, Time, Witness};
+use lariat_sys::process;
+use lariat_sys::scan::{Process, Table};
+
+use super::{NAME, runs};
+use crate::agent_process as ap;
+use crate::look::{Bond, Look, Report, same_place};
+
+const WHY: &str = "no session's id in its arguments";
+
+/// A session that a process holds.
+pub struct Hold {
+    /// The process.
+    pub bond: Bond,
+    /// One prompt without a terminal: while it lives, its turn is open.
+    pub headless: bool,
+}
+
+/// A process that may hold a session it does not name.
+pub struct Loose {
+    pid: u32,
+    cwd: Option<String>,
+    started: Time,
+    told: &'static str,
+}
+
+/// A session that was just written may bear a time of the clock's last tick.
+const SLACK_MS: i64 = 2000;
+
+impl Loose {
+    /// Whether it could hold a session of this directory, last written then: Gemini writes into a
+    /// session's file whenever it takes that session up.
+    pub fn could_hold(&self, cwd: Option<&str>, written: Option<Time>) -> bool {
+        let there = match (&self.cwd, cwd) {
+            (Some(theirs), Some(cwd)) => same_place(Path::new(theirs), Path::new(cwd)),
+            _ => true,
+        };
+        there && written.is_none_or(|w| w.0 + SLACK_MS >= self.started.0)
+    }
+
+    /// Why the session is not known to have ended.
+    pub fn told(&self) -> String {
+        format!("gemini process {}, {}, stands in the same or an unknown directory", self.pid, self.told)
+    }
+}
+
+/// What is known of the processes before any file is opened.
+#[derive(Default)]
+pub struct Bound {
+    /// Holders by session.
+    pub holds: HashMap<String, Hold>,
+    /// Further things worth knowing of a session.
+    pub notes: HashMap<String, Vec<Observation>>,
+    /// Processes that may hold a session they do not name.
+    pub loose: Vec<Loose>,
+}
+
+/// Binds processes to sessions.
+pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
+    let mut bound = Bound::default();
+    let Ok(table) = look.table else { return bound };
+    let agents = table.iter().filter_map(|p| runs(p).map(|run| (p, run)));
+    let agents = agents
+        .filter(|(p, run)| !p.is_copy_of_parent(table) && !waits_for_another(p, *run, table) && uses_store(look, p));
+    let mut unbound = Vec::new();
+    for (process, run) in agents {
+        let arguments: Vec<&str> = process.arguments().skip(run.arguments).collect();
+        let headless = is_headless(process, &arguments);
+        let loose = |told| Loose {
+            pid: process.pid,
+            cwd: ap::standing(process.pid).map(|c| c.raw().to_owned()),
+            started: ap::started(process),
+            told,
+        };
+        let Some((session, by)) = by_arguments(&arguments) else {
+            bound.loose.push(loose("tied to no session"));
+            unbound.push((process.clone(), run));
+            continue;
+        };
+        if !headless {
+            bound.loose.push(loose("which may have moved on from its first session"));
+        }
+        if let Some(other) = bound.holds.get(&session) {
+            let also = format!("process {} also works on this session, beside {}", process.pid, other.bond.process.pid);
+            let note = Observation::new(Witness::Process, Fact::Note(also.into()));
+            bound.notes.entry(session).or_default().push(note);
+            continue;
+        }
+        let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
+            .from(format!("/proc/{}/cmdline", process.pid));
+        let bond = Bond { process: process.clone(), evidence };
+        bound.holds.insert(session, Hold { bond, headless });
+    }
+    report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
+    bound
+}
+
+/// What the processes alone tell, when the store does not answer.
+pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
+    let mut report = Report::default();
+    let bound = bind(look, &mut report, Some(why));
+    let told = bound.holds.into_iter().map(|(session, hold)| (look.judge)(NAME, hold.bond.unread(session, why)));
+    report.sessions = told.collect();
+    report
+}
+
+/// Gemini starts itself again with more memory, and the first process only waits for the second: the
+/// same arguments, after others for Node. A child with all the same ones is a copy about to become a
+/// tool; one with others is a Gemini of its own.
+fn waits_for_another(process: &Process, run: ap::Run, table: &Table) -> bool {
+    let again = |child: &Process| {
+        let same =
+            |theirs: ap::Run| child.arguments().skip(theirs.arguments).eq(process.arguments().skip(run.arguments));
+        runs(child).is_some_and(same) && child.arguments().ne(process.arguments())
+    };
+    run.script && table.children(process.pid).any(again)
+}
+
+fn uses_store(look: &Look<'_>, process: &Process) -> bool {
+    let Ok(environment) = process::environment(process.pid) else {
+        return ap::uses_store(process.pid, "HOME", ".gemini", &look.places.gemini);
+    };
+    let set = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home = set("GEMINI_CLI_HOME").or_else(|| set("HOME"));
+    home.is_none_or(|home| same_place(&home.join(".gemini"), &look.places.gemini))
+}
+
+/// Whether it answers one prompt and ends: it says so, or has no terminal to read from.
+fn is_headless(process: &Process, arguments: &[&str]) -> bool {
+    let says = |a: &&str| matches!(*a, "-p" | "--prompt") || a.starts_with("--prompt=");
+    let input = std::fs::read_link(format!("/proc/{}/fd/0", process.pid)).ok();
+    let serves = arguments.iter().any(|a| matches!(*a, "--acp" | "--experimental-acp"));
+    let is_terminal = |path: PathBuf| path.starts_with("/dev/pts") || path.to_string_lossy().starts_with("/dev/tty");
+    !serves && (arguments.iter().any(says) || input.is_some_and(|path| !is_terminal(path)))
+}
+
+fn by_arguments(arguments: &[&str]) -> Option<(String, String)> {
+    if let Some(id) = ap::flag(arguments, &["--session-id"]).filter(|id| is_id(id)) {
+        return Some((id.to_owned(), "started with --session-id".into()));
+    }
+    let id = ap::flag(arguments, &["--resume", "-r"]).filter(|id| ap::is_uuid(id))?;
+    Some((id.to_owned(), "started with --resume".into()))
+}
+
+/// Whether text has the shape of an id.
+pub fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}

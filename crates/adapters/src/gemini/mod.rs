@@ -1,0 +1,207 @@
+//! Gemini CLI: what its conversations and its processes tell.
+//!
+//! Gemini keeps its arguments, so a process that was given an id is known by it. What it is doing is
+//! only half visible: a tool call is recorded when it has run, so in a terminal an answer and a
+//! question whether a tool may run look the same in the file. A Gemini that lariat launched says which
+//! it is in its terminal's title; of another one, that is not told.
+//!
+//! Measured on 0.61.0; see `docs/agents/gemini.md`.
+
+mod bind;
+mod fold;
+mod sessions;
+pub mod talk;
+
+use std::path::{Path, PathBuf};
+
+use lariat_core::{State, Warning};
+use lariat_sys::file;
+use lariat_sys::scan::Process;
+use lariat_sys::tree::Signal;
+
+use crate::agent_process as ap;
+use crate::json::Doc;
+use crate::look::{Look, Places, Report};
+use crate::talk::Language;
+use crate::{Adapter, Ask, LONGEST_ARGUMENT, Past, Plan, new_uuid};
+
+/// The agent's name.
+pub const NAME: &str = "gemini";
+
+const PROGRAMS: [&str; 2] = ["gemini", "gemini.js"];
+
+/// Words after the program that make it something other than a session.
+const NOT_SESSIONS: [&str; 17] = [
+    "--delete-session",
+    "--help",
+    "--list-extensions",
+    "--list-sessions",
+    "--version",
+    "-h",
+    "-l",
+    "-v",
+    "extension",
+    "extensions",
+    "gemma",
+    "help",
+    "hook",
+    "hooks",
+    "mcp",
+    "skill",
+    "skills",
+];
+
+/// How a process runs Gemini, if it may hold a session.
+fn runs(process: &Process) -> Option<ap::Run> {
+    let run = ap::runs(process, &PROGRAMS)?;
+    let word = process.arguments().nth(run.arguments).unwrap_or("");
+    (!NOT_SESSIONS.contains(&word)).then_some(run)
+}
+
+/// The adapter.
+pub struct Gemini;
+
+impl Adapter for Gemini {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &[NAME]
+    }
+
+    fn store(&self, places: &Places) -> PathBuf {
+        places.gemini.clone()
+    }
+
+    fn observe(&self, look: &Look<'_>) -> Report {
+        lariat_sys::point::point("gemini.observe");
+        let mut report = Report::default();
+        let bound = bind::bind(look, &mut report, None);
+        sessions::tell(look, bound, &mut report);
+        report.watch.push(look.places.gemini.join("tmp"));
+        report
+    }
+
+    fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
+        bind::by_processes(look, why)
+    }
+
+    fn start(&self, ask: &Ask) -> Result<Plan, String> {
+        let id = new_uuid().map_err(|e| format!("no random id: {e}"))?;
+        plan(vec!["--session-id".to_owned(), id.clone()], Some(id), ask)
+    }
+
+    /// Resuming leaves a second, empty file of the session behind, and the next Gemini that starts in
+    /// the project takes both for rubbish and removes them, unless its cleaning up is switched off.
+    fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
+        let file = past.transcript.ok_or("the session has no file that Gemini could open")?;
+        if !keeps_sessions(file) {
+            return Err("Gemini removes a resumed session at its next start; set general.sessionRetention.enabled \
+                        to false in its settings.json first"
+                .into());
+        }
+        let path = file.to_str().ok_or("the path of its file is not UTF-8")?.to_owned();
+        let mut plan = match past.fork {
+            // Only its output tells the id that it makes.
+            true if !ask.headless => return Err("Gemini sessions can be forked only headless".into()),
+            true => plan(vec!["--session-file".to_owned(), path], None, ask)?,
+            false => {
+                let id = past.native_id.to_owned();
+                plan(vec!["--resume".to_owned(), id.clone()], Some(id), ask)?
+            }
+        };
+        plan.keep = vec![file.to_owned()];
+        Ok(plan)
+    }
+
+    /// The first event of `-o stream-json`.
+    fn id_in_output(&self, line: &str) -> Option<String> {
+        let doc = Doc::parse(line.as_bytes(), |_, key| matches!(key, b"type" | b"session_id"), 256).ok()?;
+        let init = doc.root().get("type").str() == Some("init");
+        doc.root().get("session_id").some_str().filter(|_| init).map(str::to_owned)
+    }
+
+    /// Its title: `◇  Ready`, `✦  Working…` or the subject of its thought, `✋  Action Required`. The
+    /// first one is set before it listens, and means nothing.
+    fn state_in_output(&self, last: &[u8]) -> Option<State> {
+        let mut titles = memchr::memmem::rfind_iter(last, b"\x1b]0;").filter_map(|at| {
+            let title = &last[at + 4..];
+            let end = title.iter().position(|b| matches!(b, 0x07 | 0x1b))?;
+            std::str::from_utf8(&title[..end]).ok()
+        });
+        let title = titles.next()?;
+        titles.next()?;
+        match title.chars().next()? {
+            '◇' => Some(State::Idle),
+            '✦' | '⏲' => Some(State::Busy),
+            '✋' => Some(State::Waiting("action required".into())),
+            _ => None,
+        }
+    }
+
+    /// It exits with 0 when it is ended by a signal, too; only a turn that came to its end has a result.
+    fn finished_in_output(&self, last: &[u8]) -> Option<bool> {
+        let line = last.split(|b| *b == b'\n').rfind(|line| !line.is_empty())?;
+        let doc = Doc::parse(line, |_, key| matches!(key, b"type" | b"status"), 64).ok()?;
+        Some(doc.root().get("type").str() == Some("result"))
+    }
+
+    /// An interrupt only cancels what a terminal's Gemini is at.
+    fn gentle(&self) -> &'static [Signal] {
+        &[Signal::TERM]
+    }
+
+    /// Its tools carry nothing that names the session.
+    fn marks(&self, _native_id: &str) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn language(&self) -> &'static dyn Language {
+        &talk::Lines
+    }
+}
+
+fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
+    Warning { adapter: NAME, path: Some(look.places.shown(path)), error: error.into(), last_ok: None }
+}
+
+/// Whether the settings beside this file of a conversation switch the cleaning up off.
+fn keeps_sessions(file: &Path) -> bool {
+    // STORE/tmp/PROJECT/chats/FILE
+    let settings = file.ancestors().nth(4).map(|store| store.join("settings.json"));
+    let text = settings.and_then(|path| file::read_small(&path, 1 << 20).ok());
+    let keep = |_: &[u8], key: &[u8]| matches!(key, b"general" | b"sessionRetention" | b"enabled");
+    let doc = text.and_then(|text| Doc::parse(&text, keep, 64).ok());
+    doc.is_some_and(|doc| {
+        let enabled = doc.root().get("general").get("sessionRetention").get("enabled");
+        enabled.exists() && !enabled.is_true()
+    })
+}
+
+fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Result<Plan, String> {
+    // One process: else a first one only waits for the real one, and dies alone.
+    let env = vec![("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned())];
+    if ask.headless {
+        arguments.extend(["-o", "stream-json"].map(str::to_owned));
+    }
+    arguments.extend(ask.model.iter().flat_map(|m| ["-m".to_owned(), m.clone()]));
+    arguments.extend(ask.arguments.iter().cloned());
+    let mut plan = Plan { native_id, env, ..Plan::default() };
+    match &ask.prompt {
+        None if ask.headless => return Err("a headless launch needs a prompt (-p)".into()),
+        Some(prompt) if prompt.len() > LONGEST_ARGUMENT && ask.headless => plan.input = Some(prompt.clone()),
+        Some(prompt) if prompt.len() > LONGEST_ARGUMENT => {
+            return Err("the prompt is too long for an argument".into());
+        }
+        // In one word, so that it is never taken for an option.
+        Some(prompt) if ask.headless => arguments.push(format!("--prompt={prompt}")),
+        Some(prompt) => arguments.push(format!("--prompt-interactive={prompt}")),
+        None => {}
+    }
+    plan.arguments = arguments;
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests;

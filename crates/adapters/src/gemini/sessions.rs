@@ -1,0 +1,349 @@
+//! Every session: its files, and what they and its process tell.
+//!
+//! A session that was resumed has several files: the one it began with, which goes on, and an empty
+//! one for each minute in which it was taken up again. They are one session, by the id in them. A
+//! project's directory is in `.project_root` beside its conversations, or in `projects.json`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use lariat_core::{Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_sys::file::{self, Directory, Kind};
+
+use super::bind::{Bound, Hold, is_id};
+use super::fold::{Chat, Stand};
+use super::{NAME, warning};
+use crate::agent_process as ap;
+use crate::json::Doc;
+use crate::look::{About, Look, Report, Scope, Sighting};
+use crate::reader::Reading;
+use crate::store::{self, Found, in_parallel, read_all};
+
+/// A tool younger than the reply that called for it by this much is that reply's.
+const SETTLING_MS: i64 = 1000;
+
+/// A file of a conversation.
+struct Stored {
+    /// The project's folder.
+    project: PathBuf,
+    /// The first eight characters of the session's id, from the name.
+    short: String,
+    file: Found,
+}
+
+/// A file as read, or why it could not be.
+type Read = Result<Box<Reading<Chat>>, String>;
+
+/// Tells of every session, held or not.
+pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
+    let mut bound = bound;
+    let everyone = look.scope == Scope::All || look.table.is_err() || !bound.loose.is_empty();
+    let mut stored = files(look, report);
+    let is_held = |short: &str| bound.holds.keys().any(|id| id.starts_with(short));
+    let hidden: HashSet<(PathBuf, String)> = stored
+        .iter()
+        .filter(|s| !everyone && !is_held(&s.short))
+        .map(|s| (s.project.clone(), s.short.clone()))
+        .collect();
+    report.hidden += hidden.len();
+    stored.retain(|s| everyone || is_held(&s.short));
+    for s in stored.iter_mut().filter(|s| is_held(&s.short)) {
+        s.file.whole = true;
+        report.watch.extend(s.file.path.parent().map(Path::to_owned));
+    }
+    // A launched one says there what it is doing.
+    report.watch.extend(bound.holds.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
+    store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
+    let found: Vec<Found> = stored.iter().map(|s| s.file.clone()).collect();
+    let read = read_all::<Chat>(look, NAME, &found).into_iter().map(|r| r.map_err(|e| e.to_string()));
+    let read: Vec<(Stored, Read)> = stored.into_iter().zip(read).collect();
+    for (s, read) in &read {
+        let error = match read {
+            Ok(reading) => reading.complaint(),
+            Err(e) => Some(e.clone()).filter(|_| s.file.key.inode != 0), // else warned of when it was found
+        };
+        report.warnings.extend(error.map(|e| warning(look, &s.file.path, e)));
+    }
+    let directories = directories(look, &read, report);
+    let (sessions, nameless) = by_session(read, &bound);
+    report.warnings.extend(nameless.iter().map(|path| warning(look, path, "tells no session's id".into())));
+    for (id, seen) in sessions {
+        let hold = bound.holds.remove(&id);
+        let sighting = sighting(look, &mut bound, id, seen, hold, &directories);
+        report.sessions.push((look.judge)(NAME, sighting));
+    }
+    // Held, and no file yet: it is starting.
+    let mut bare: Vec<(String, Hold)> = bound.holds.into_iter().collect();
+    bare.sort_by(|a, b| a.0.cmp(&b.0));
+    for (id, hold) in bare {
+        let started = Some(ap::started(&hold.bond.process));
+        let cwd = ap::standing(hold.bond.process.pid).map(|c| c.raw().to_owned());
+        let mut observations = bound.notes.remove(&id).unwrap_or_default();
+        observations.push(hold.bond.evidence);
+        let about = About { cwd, started_at: started, updated_at: started, ..About::default() };
+        let process = Some(hold.bond.process);
+        report
+            .sessions
+            .push((look.judge)(NAME, Sighting { native_id: id, observations, about, process, ..Sighting::default() }));
+    }
+}
+
+/// Finds `tmp/<project>/chats/session-<time>-<short id>.jsonl`.
+fn files(look: &Look<'_>, report: &mut Report) -> Vec<Stored> {
+    let tmp = look.places.gemini.join("tmp");
+    let entries = match Directory::open(&tmp).and_then(|d| d.entries()) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(e) => {
+            report.warnings.push(warning(look, &tmp, e.to_string()));
+            return Vec::new();
+        }
+    };
+    let projects = entries.into_iter().filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure));
+    let projects: Vec<PathBuf> = projects.map(|e| tmp.join(e.name)).collect();
+    let mut all = Vec::new();
+    for (found, problems) in in_parallel(projects, |project| in_project(look, &project)) {
+        all.extend(found);
+        report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e.to_string())));
+    }
+    all.sort_unstable_by(|a: &Stored, b: &Stored| a.file.path.cmp(&b.file.path));
+    all
+}
+
+fn in_project(look: &Look<'_>, project: &Path) -> (Vec<Stored>, Vec<(PathBuf, io::Error)>) {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let chats = project.join("chats");
+    let listed = Directory::open(&chats).and_then(|d| d.entries().map(|entries| (d, entries)));
+    let (dir, entries) = match listed {
+        Ok(listed) => listed,
+        Err(e) => {
+            let absent = matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+            problems.extend(Some((chats, e)).filter(|_| !absent));
+            return (found, problems);
+        }
+    };
+    for entry in entries {
+        let Some(short) = short_id(&entry.name) else { continue };
+        look.steps.fetch_add(1, Ordering::Relaxed);
+        let path = chats.join(&entry.name);
+        let key = match dir.key(&entry.name) {
+            Ok(key) => key,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => continue,
+            Err(e) => {
+                problems.push((path.clone(), e));
+                Default::default()
+            }
+        };
+        let file = Found { path, key, whole: false };
+        found.push(Stored { project: project.to_owned(), short: short.to_owned(), file });
+    }
+    (found, problems)
+}
+
+/// The short id in `session-2026-11-15T07-55-023db839.jsonl`.
+fn short_id(name: &str) -> Option<&str> {
+    let stem = name.strip_prefix("session-")?.strip_suffix(".jsonl")?;
+    // An id of a person's choice may be shorter, and may have dashes.
+    let is_time = stem.len() > 17 && stem.as_bytes()[16] == b'-' && stem.as_bytes()[10] == b'T';
+    let short = if is_time { &stem[17..] } else { stem.split_once('-')?.1 };
+    (!short.is_empty()).then_some(short)
+}
+
+/// The files of one session, the one that says something first.
+struct Seen {
+    project: PathBuf,
+    files: Vec<(Found, Read)>,
+}
+
+/// Puts the files of each session together. One that cannot be read belongs to the session whose id
+/// begins as its name says, if there is one; of the others nothing is known but where they are.
+fn by_session(read: Vec<(Stored, Read)>, bound: &Bound) -> (BTreeMap<String, Seen>, Vec<PathBuf>) {
+    let mut sessions: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut nameless = Vec::new();
+    for (s, read) in read {
+        let fold = read.as_ref().ok().map(|r| &r.fold);
+        if fold.is_some_and(|f| f.kind.as_deref() == Some("subagent")) {
+            continue; // part of the session it works for
+        }
+        // An id that does not fit the file's name is damage.
+        let fits = |id: &String| is_id(id) && id.starts_with(&s.short);
+        match fold.and_then(|f| f.id.clone()).filter(fits) {
+            Some(id) => {
+                let seen = sessions.entry(id).or_insert_with(|| Seen { project: s.project, files: Vec::new() });
+                seen.files.push((s.file, read));
+            }
+            None => nameless.push((s, read)),
+        }
+    }
+    let mut lost = Vec::new();
+    for (s, read) in nameless {
+        let stored = sessions.iter().find(|(id, seen)| id.starts_with(&s.short) && seen.project == s.project);
+        let held = || bound.holds.keys().find(|id| id.starts_with(&s.short));
+        let Some(id) = stored.map(|(id, _)| id).or_else(held).cloned() else {
+            // What could not be read was warned of; an empty file is only not written yet.
+            let silent = read.as_ref().is_ok_and(|r| r.complaint().is_none()) && s.file.key.size > 0;
+            lost.extend(Some(s.file.path).filter(|_| silent));
+            continue;
+        };
+        let seen = sessions.entry(id).or_insert_with(|| Seen { project: s.project, files: Vec::new() });
+        seen.files.push((s.file, read));
+    }
+    for seen in sessions.values_mut() {
+        let says = |read: &Read| read.as_ref().is_ok_and(|r| r.fold.says_something());
+        seen.files.sort_by_key(|(file, read)| std::cmp::Reverse((says(read), file.key.mtime)));
+    }
+    (sessions, lost)
+}
+
+/// The directory of each project folder.
+fn directories(look: &Look<'_>, read: &[(Stored, Read)], report: &mut Report) -> HashMap<PathBuf, String> {
+    let projects: HashSet<&PathBuf> = read.iter().map(|(s, _)| &s.project).collect();
+    let mut found = HashMap::new();
+    let mut missing = Vec::new();
+    for project in projects {
+        let path = project.join(".project_root");
+        match file::read_small(&path, 1 << 16).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()) {
+            Ok(root) if !root.is_empty() => drop(found.insert(project.clone(), root)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                report.warnings.push(warning(look, &path, e.to_string()));
+                missing.push(project);
+            }
+            _ => missing.push(project),
+        }
+    }
+    if missing.is_empty() {
+        return found;
+    }
+    let path = look.places.gemini.join("projects.json");
+    let text = match file::read_small(&path, 1 << 24) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return found,
+        Err(e) => {
+            report.warnings.push(warning(look, &path, e.to_string()));
+            return found;
+        }
+    };
+    let Ok(doc) = Doc::parse(&text, |parent, key| parent == b"projects" || key == b"projects", 4096) else {
+        report.warnings.push(warning(look, &path, "not a list of projects: broken JSON".into()));
+        return found;
+    };
+    for (directory, slug) in doc.root().get("projects").entries() {
+        let folder = slug.str().and_then(|slug| missing.iter().find(|p| p.file_name().is_some_and(|n| n == slug)));
+        found.extend(folder.map(|folder| ((*folder).clone(), directory.to_owned())));
+    }
+    found
+}
+
+fn sighting(
+    look: &Look<'_>,
+    bound: &mut Bound,
+    id: String,
+    seen: Seen,
+    hold: Option<Hold>,
+    directories: &HashMap<PathBuf, String>,
+) -> Sighting {
+    let folds = || seen.files.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r| &r.fold));
+    let updated = folds().filter_map(|f| f.updated).max().map(Time);
+    let started = folds().filter_map(|f| f.started).min().map(Time);
+    let cwd = directories.get(&seen.project).cloned();
+    let cwd = cwd.or_else(|| ap::standing(hold.as_ref()?.bond.process.pid).map(|c| c.raw().to_owned()));
+    let mut observations = bound.notes.remove(&id).unwrap_or_default();
+    let main = seen.files.first();
+    let path = main.map(|(file, _)| file.path.clone());
+    let fact = main.map(|(_, read)| turn(read));
+    let fact = match &hold {
+        Some(hold) => {
+            observations.push(hold.bond.evidence.clone());
+            fact.map(|fact| while_it_lives(look, hold, fact, updated))
+        }
+        None => {
+            observations.push(presence(look, bound, &seen, cwd.as_deref(), updated));
+            fact
+        }
+    };
+    let source = path.as_deref().map_or_else(|| Untrusted::new(""), |p| look.places.shown(p));
+    // What stood there before this process started, it has not done.
+    let young = hold.as_ref().is_some_and(|h| updated.is_none_or(|u| u < ap::started(&h.bond.process)));
+    let fact = fact.map(|fact| match young {
+        true => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
+        false => fact,
+    });
+    observations.extend(fact.map(|fact| Observation::new(Witness::Store, fact).at(updated).from(source)));
+    let all_read = seen.files.iter().all(|(_, r)| r.as_ref().is_ok_and(|r| r.whole && r.unread.is_none()));
+    let last = |get: fn(&Chat) -> Option<&String>| folds().find_map(get).cloned();
+    Sighting {
+        about: About {
+            tokens: all_read.then(|| Chat::tokens_together(folds())),
+            title: last(|f| f.title.as_ref()),
+            model: last(|f| f.model.as_ref()),
+            prompt: last(|f| f.prompt.as_ref()),
+            cwd,
+            started_at: started,
+            updated_at: updated,
+            ..About::default()
+        },
+        native_id: id,
+        observations,
+        process: hold.map(|h| h.bond.process),
+        shared: false,
+        transcript: path,
+    }
+}
+
+fn turn(read: &Read) -> Fact {
+    let reading = match read {
+        Ok(reading) => reading,
+        Err(error) => return Fact::TurnUnread(error.clone().into()),
+    };
+    if let Some(why) = &reading.unread {
+        return Fact::TurnUnread(why.clone().into());
+    }
+    Fact::Turn(match reading.fold.stand() {
+        None | Some(Stand::Never) => Turn::Never,
+        Some(Stand::Open) => Turn::Open(None),
+        Some(Stand::Well) => Turn::Over(Outcome::Well),
+        Some(Stand::Failed(error)) => Turn::Over(Outcome::Failed(error.into())),
+        Some(Stand::Aborted(how)) => Turn::Over(Outcome::Aborted(how.into())),
+    })
+}
+
+/// What the file shows while the process lives. An answer may also have called for a tool: one that
+/// runs is seen as a process; one that waits for a person's leave is not seen at all.
+fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, updated: Option<Time>) -> Fact {
+    match fact {
+        Fact::Turn(Turn::Over(_)) if hold.headless => Fact::Turn(Turn::Open(Some("a tool, or its end".into()))),
+        Fact::Turn(Turn::Over(Outcome::Well)) if has_tool(look, hold, updated) => {
+            Fact::Turn(Turn::Open(Some("running a tool".into())))
+        }
+        Fact::Turn(Turn::Over(Outcome::Well)) => Fact::TurnUnread(
+            "it has answered, and may be at rest or waiting for leave to use a tool: Gemini does not record which"
+                .into(),
+        ),
+        fact => fact,
+    }
+}
+
+/// Whether a child was started since the last line.
+fn has_tool(look: &Look<'_>, hold: &Hold, updated: Option<Time>) -> bool {
+    let Ok(table) = look.table else { return false };
+    let since = updated.map_or(i64::MIN, |u| u.0 - SETTLING_MS / 2);
+    let descendants = table.descendants(hold.bond.process.pid);
+    descendants.into_iter().any(|child| ap::started(child).0 >= since && !child.is_copy_of_parent(table))
+}
+
+/// Nobody is known to hold it: gone, unless a Gemini that could was written into it since it started.
+fn presence(look: &Look<'_>, bound: &Bound, seen: &Seen, cwd: Option<&str>, updated: Option<Time>) -> Observation {
+    let touched = seen.files.iter().map(|(file, _)| file.key.mtime / 1_000_000).max().map(Time);
+    let undated = seen.files.iter().any(|(_, r)| r.as_ref().map_or(true, |r| r.fold.reopened || r.unread.is_some()));
+    let written = if undated { touched.max(updated) } else { updated };
+    let fact = match look.table {
+        Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
+        Ok(_) => match bound.loose.iter().find(|l| l.could_hold(cwd, written)) {
+            Some(loose) => Fact::Unseen(Untrusted::new(loose.told())),
+            None => Fact::Gone("no gemini process could be it".into()),
+        },
+    };
+    Observation::new(Witness::Process, fact)
+}

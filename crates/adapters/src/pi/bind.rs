@@ -1,0 +1,111 @@
+//! Which process holds which session.
+//!
+//! Pi overwrites its arguments and keeps no file open. What ties a process to a session is its own
+//! word, by the extension that lariat launches it with, or the session's file in the environment of
+//! a tool it runs (1.5). Any other Pi is told as what it is, and may be any session of its directory.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use lariat_core::{Fact, Observation, Time, Witness};
+use lariat_sys::process;
+use lariat_sys::scan::{Process, Table};
+
+use super::events::{self, Word};
+use super::{NAME, runs};
+use crate::agent_process as ap;
+use crate::look::{Bond, Look, Report, same_place, without_tilde};
+
+const WHY: &str = "Pi shows no session from outside: not launched by lariat, and no tool of it carries a session";
+
+/// A session that a process holds.
+pub struct Hold {
+    /// The process.
+    pub bond: Bond,
+    /// The session's id.
+    pub id: String,
+    /// What the process tells of itself, if it does.
+    pub word: Option<Word>,
+}
+
+/// Holders by the session's file, which need not be written yet.
+pub type Held = HashMap<PathBuf, Hold>;
+
+/// Finds the sessions that processes hold; the others become unbound.
+pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Held {
+    let mut held = Held::new();
+    let Ok(table) = look.table else { return held };
+    let agents = table.iter().filter_map(|p| runs(p).map(|run| (p.clone(), run))).filter(|(p, _)| uses_store(look, p));
+    let agents = ap::genuine(agents.collect(), table, |p| runs(p).is_some());
+    let processes: Vec<&Process> = agents.iter().map(|(p, _)| p).collect();
+    let words = events::told(look, &processes);
+    let mut unbound = Vec::new();
+    for ((process, run), word) in agents.into_iter().zip(words) {
+        let hold = by_word(&process, word).or_else(|| by_child(table, &process));
+        match hold {
+            Some((file, hold)) if !held.contains_key(&file) => {
+                held.insert(file, hold);
+            }
+            _ => unbound.push((process, run)),
+        }
+    }
+    report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
+    held
+}
+
+/// Whether a process keeps its sessions where we look.
+fn uses_store(look: &Look<'_>, process: &Process) -> bool {
+    let Ok(environment) = process::environment(process.pid) else {
+        return ap::uses_store(process.pid, "PI_CODING_AGENT_DIR", ".pi/agent", &look.places.pi);
+    };
+    let set = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home = set("HOME").unwrap_or_default();
+    let sessions = set("PI_CODING_AGENT_SESSION_DIR").map(|p| without_tilde(&p, &home));
+    if let (Some(theirs), Some(ours)) = (&sessions, &look.places.pi_sessions) {
+        return same_place(theirs, ours);
+    }
+    // One that keeps them elsewhere may still open, by its path, a session that is here.
+    let folder = set("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), |p| without_tilde(&p, &home));
+    same_place(&folder, &look.places.pi)
+}
+
+fn by_word(process: &Process, word: Option<Word>) -> Option<(PathBuf, Hold)> {
+    let word = word.filter(|w| w.since.is_none_or(|since| Time(since + 1000) >= ap::started(process)))?;
+    let file = word.file.clone()?;
+    let by = "by its own word, told to lariat";
+    let evidence = Observation::new(Witness::Hook, Fact::Alive { pid: Some(process.pid), by: by.into() })
+        .at(word.said_at())
+        .from(format!("/proc/{}/environ", process.pid));
+    let bond = Bond { process: process.clone(), evidence };
+    Some((file, Hold { bond, id: word.id.clone(), word: Some(word) }))
+}
+
+/// A tool that the process runs carries the session. Not looked at is what a nested Pi runs.
+fn by_child(table: &Table, parent: &Process) -> Option<(PathBuf, Hold)> {
+    let mut below: Vec<&Process> = table.children(parent.pid).filter(|p| runs(p).is_none()).collect();
+    while let Some(child) = below.pop() {
+        below.extend(table.children(child.pid).filter(|p| runs(p).is_none()));
+        let Ok(environment) = process::environment(child.pid) else { continue };
+        let file = environment.get("PI_SESSION_FILE").filter(|f| Path::new(f).is_absolute());
+        let (Some(file), Some(id)) = (file, environment.get("PI_SESSION_ID")) else { continue };
+        // What the process itself was started with it may have from a Pi around it.
+        let own = process::environment(parent.pid).ok();
+        if own.is_none_or(|own| own.get("PI_SESSION_FILE") == Some(file)) {
+            continue;
+        }
+        let by = format!("its tool {} carries the session's file", child.pid);
+        let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(parent.pid), by: by.into() })
+            .from(format!("/proc/{}/environ", child.pid));
+        let bond = Bond { process: parent.clone(), evidence };
+        return Some((PathBuf::from(file), Hold { bond, id: id.to_owned(), word: None }));
+    }
+    None
+}
+
+/// What the processes alone tell, when the store does not answer.
+pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
+    let mut report = Report::default();
+    let held = bind(look, &mut report, Some(why));
+    report.sessions = held.into_values().map(|hold| (look.judge)(NAME, hold.bond.unread(hold.id, why))).collect();
+    report
+}

@@ -1,0 +1,36 @@
+// Loaded by a Pi that lariat launched, for that launch only. It writes beside itself which session
+// the process holds and whether a turn is open: Pi shows neither from outside. It changes nothing.
+import { appendFileSync } from "node:fs";
+
+const place = new URL("./pi-events.jsonl", import.meta.url);
+let prompt;
+
+function tell(event, context) {
+  try {
+    const session = context.sessionManager;
+    const line = {
+      event,
+      pid: process.pid,
+      at: new Date().toISOString(),
+      id: session.getSessionId(),
+      file: session.getSessionFile(),
+      cwd: context.cwd,
+      prompt,
+    };
+    appendFileSync(place, JSON.stringify(line) + "\n");
+  } catch {
+    // A full disk is no reason to disturb the agent.
+  }
+}
+
+export default function (pi) {
+  pi.on("before_agent_start", (event) => {
+    prompt = typeof event.prompt === "string" ? event.prompt.slice(0, 600) : undefined;
+  });
+  for (const event of ["session_start", "agent_start", "agent_end", "agent_settled"]) {
+    pi.on(event, (_, context) => {
+      if (event === "session_start") prompt = undefined;
+      tell(event, context);
+    });
+  }
+}

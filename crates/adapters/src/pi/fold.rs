@@ -1,0 +1,180 @@
+//! What the lines of a Pi session add up to.
+//!
+//! Written for format 3, as 0.73.1 and 1.5.0 write it. The file is a tree that only grows; the last
+//! message is where the conversation stands:
+//!
+//! ```text
+//!  user ──> Open ── assistant toolUse / toolResult ──> Open
+//!             │── assistant stop, length ──> Over, well
+//!             │── assistant error ─────────> Over, failed
+//!             └── assistant aborted ───────> Over, aborted
+//! ```
+//!
+//! A signal writes nothing, so a turn that was cut off stays open. A fork begins with copies of its
+//! parent's lines, tokens included.
+
+use lariat_core::{Time, Tokens};
+use serde::{Deserialize, Serialize};
+
+use crate::json::{Keep, Value};
+use crate::reader::Fold;
+use crate::tool::Call;
+
+/// How the last turn stands.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stand {
+    /// Nothing seen of it, since the start or since a gap.
+    #[default]
+    Unseen,
+    /// Open.
+    Open,
+    /// Answered.
+    Well,
+    /// Ended in this error.
+    Failed(String),
+    /// Aborted, in the agent's words.
+    Aborted(String),
+}
+
+/// The fold of one session.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named after what the lines say")]
+pub struct Transcript {
+    pub id: Option<String>,
+    pub cwd: Option<String>,
+    /// The file it was forked from.
+    pub forked_from: Option<String>,
+    pub name: Option<String>,
+    pub model: Option<String>,
+    pub prompt: Option<String>,
+    pub started: Option<i64>,
+    pub updated: Option<i64>,
+    pub stand: Stand,
+    /// Tool calls without a result.
+    pub calls: Vec<Call>,
+    tokens: [u64; 4],
+    cost: f64,
+}
+
+impl Transcript {
+    /// What all assistant lines used.
+    pub fn tokens(&self) -> Tokens {
+        let [input, output, cache_read, cache_write] = self.tokens;
+        Tokens { input, output, cache_read, cache_write }
+    }
+
+    /// What all assistant lines cost.
+    pub fn cost(&self) -> f64 {
+        self.cost
+    }
+
+    fn message(&mut self, message: Value<'_>) {
+        match message.get("role").str().unwrap_or("") {
+            "user" => {
+                let content = message.get("content");
+                let text = content.str().or_else(|| content.items().find_map(|i| i.get("text").some_str()));
+                if self.prompt.is_none() {
+                    self.prompt = text.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
+                }
+                self.calls.clear();
+                self.stand = Stand::Open;
+            }
+            "toolResult" => {
+                let id = message.get("toolCallId").str().unwrap_or("");
+                self.calls.retain(|call| call.id != id);
+                self.stand = Stand::Open;
+            }
+            "assistant" => self.assistant(message),
+            _ => {} // the system's prompt, a command typed with `!`, an extension's note
+        }
+    }
+
+    fn assistant(&mut self, message: Value<'_>) {
+        let usage = message.get("usage");
+        for (sum, key) in self.tokens.iter_mut().zip(["input", "output", "cacheRead", "cacheWrite"]) {
+            *sum = sum.saturating_add(usage.get(key).u64().unwrap_or(0));
+        }
+        self.cost += usage.get("cost").get("total").f64().unwrap_or(0.0).max(0.0);
+        if let Some(model) = message.get("model").some_str() {
+            self.model = Some(model.to_owned());
+        }
+        self.calls.clear();
+        let said = message.get("errorMessage").some_str();
+        self.stand = match message.get("stopReason").str() {
+            Some("error") => Stand::Failed(said.unwrap_or("the turn failed").to_owned()),
+            Some("aborted") => Stand::Aborted(said.unwrap_or("the turn was aborted").to_owned()),
+            Some("toolUse") => Stand::Open,
+            _ => Stand::Well,
+        };
+        if self.stand != Stand::Open {
+            return;
+        }
+        let calls = message.get("content").items().filter(|b| b.get("type").str() == Some("toolCall"));
+        self.calls.extend(calls.take(64).map(|b| {
+            Call::new(b.get("id").str().unwrap_or(""), b.get("name").str().unwrap_or("tool"), b.get("arguments"), None)
+        }));
+    }
+}
+
+impl Fold for Transcript {
+    const KEEP: Keep = |parent, key| {
+        parent == b"arguments"
+            || matches!(
+                key,
+                b"type"
+                    | b"id"
+                    | b"timestamp"
+                    | b"cwd"
+                    | b"parentSession"
+                    | b"modelId"
+                    | b"name"
+                    | b"message"
+                    | b"role"
+                    | b"content"
+                    | b"text"
+                    | b"arguments"
+                    | b"toolCallId"
+                    | b"model"
+                    | b"usage"
+                    | b"input"
+                    | b"output"
+                    | b"cacheRead"
+                    | b"cacheWrite"
+                    | b"cost"
+                    | b"total"
+                    | b"stopReason"
+                    | b"errorMessage"
+            )
+    };
+
+    fn line(&mut self, line: Value<'_>) {
+        let at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
+        self.started = self.started.or(at);
+        self.updated = self.updated.max(at);
+        let text = |key: &str| line.get(key).some_str().map(str::to_owned);
+        match line.get("type").str().unwrap_or("") {
+            "session" => {
+                self.id = text("id").or(self.id.take());
+                self.cwd = text("cwd").or(self.cwd.take());
+                self.forked_from = text("parentSession");
+            }
+            "model_change" => self.model = text("modelId").or(self.model.take()),
+            "session_info" => self.name = text("name"),
+            "message" => self.message(line.get("message")),
+            _ => {}
+        }
+    }
+
+    fn gap(&mut self) {
+        self.stand = Stand::Unseen;
+        self.calls.clear();
+    }
+
+    fn knows_head(&self) -> bool {
+        self.prompt.is_some() && self.cwd.is_some()
+    }
+
+    fn knows_tail(&self) -> bool {
+        self.stand != Stand::Unseen
+    }
+}

@@ -1,0 +1,182 @@
+//! Pi: what its session files and its processes tell.
+//!
+//! Pi writes one file per session and nothing about its processes: which of them holds which session
+//! is visible only from within. So a Pi that lariat launches is given a small extension, for that
+//! launch, which tells ([`events`]); of any other, only that it runs and where.
+//!
+//! Ids are unique in a project, not beyond: see [`sessions`] for the names of those that are not.
+//!
+//! Measured on 0.73.1 and 1.5.0; see `docs/agents/pi.md`.
+
+mod bind;
+mod events;
+mod fold;
+mod sessions;
+pub mod talk;
+
+use std::path::{Path, PathBuf};
+
+use lariat_core::Warning;
+use lariat_sys::scan::Process;
+use lariat_sys::tree::Signal;
+
+use crate::agent_process as ap;
+use crate::look::{Look, Places, Report};
+use crate::talk::Language;
+use crate::{Adapter, Ask, Beside, LONGEST_ARGUMENT, Past, Plan};
+
+/// The agent's name.
+pub const NAME: &str = "pi";
+
+/// What a launched Pi tells lariat with.
+const EXTENSION: &str = include_str!("extension.js");
+
+/// How a process runs Pi: under the name it gives itself, or, in its first moment, as a script.
+fn runs(process: &Process) -> Option<ap::Run> {
+    ap::runs(process, &[NAME]).or_else(|| {
+        let script = process.arguments().skip(1).find(|a| !a.starts_with('-'))?;
+        let ours = script.contains("/pi-coding-agent/dist/") && ap::runs(process, &["cli.js"]).is_some();
+        ours.then_some(ap::Run { arguments: 2, script: true })
+    })
+}
+
+/// The adapter.
+pub struct Pi;
+
+impl Adapter for Pi {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &[NAME]
+    }
+
+    fn store(&self, places: &Places) -> PathBuf {
+        places.pi_sessions.clone().unwrap_or_else(|| places.pi.join("sessions"))
+    }
+
+    fn observe(&self, look: &Look<'_>) -> Report {
+        lariat_sys::point::point("pi.observe");
+        let mut report = Report::default();
+        let held = bind::bind(look, &mut report, None);
+        sessions::tell(look, held, &mut report);
+        report.watch.push(self.store(look.places));
+        report
+    }
+
+    fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
+        bind::by_processes(look, why)
+    }
+
+    fn start(&self, ask: &Ask) -> Result<Plan, String> {
+        plan(Vec::new(), None, ask)
+    }
+
+    /// By the path of its file: an id may fit another project's session.
+    fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
+        let file = past.transcript.and_then(Path::to_str).ok_or("the session has no file that Pi could open")?;
+        let flag = if past.fork { "--fork" } else { "--session" };
+        let id = (!past.fork).then(|| past.native_id.to_owned());
+        plan(vec![flag.to_owned(), file.to_owned()], id, ask)
+    }
+
+    /// `--mode json` begins with the session's header.
+    fn id_in_output(&self, line: &str) -> Option<String> {
+        sessions::id_in_header(line)
+    }
+
+    /// On an interrupt a terminal's Pi may leave its tools behind.
+    fn gentle(&self) -> &'static [Signal] {
+        &[Signal::TERM]
+    }
+
+    /// Only an id that Pi made is sure to be no other session's.
+    fn marks(&self, native_id: &str) -> Vec<(String, String)> {
+        let mark = |name: &str| (name.to_owned(), native_id.to_owned());
+        match native_id {
+            "" => vec![mark("PI_SESSION_ID"), mark("PI_SESSION_FILE")],
+            id if ap::is_uuid(id) => vec![mark("PI_SESSION_ID")],
+            _ => Vec::new(),
+        }
+    }
+
+    fn language(&self) -> &'static dyn Language {
+        &talk::Lines
+    }
+}
+
+fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
+    Warning { adapter: NAME, path: Some(look.places.shown(path)), error: error.into(), last_ok: None }
+}
+
+fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Result<Plan, String> {
+    let mut plan = Plan {
+        files: vec![Beside { name: "pi-extension.js", text: EXTENSION.to_owned(), flag: "-e" }],
+        native_id,
+        ..Plan::default()
+    };
+    if ask.headless {
+        arguments.extend(["--mode", "json"].map(str::to_owned));
+    }
+    arguments.extend(ask.model.iter().flat_map(|m| ["--model".to_owned(), m.clone()]));
+    arguments.extend(ask.arguments.iter().cloned());
+    match &ask.prompt {
+        None if ask.headless => return Err("a headless launch needs a prompt (-p)".into()),
+        // As standard input nothing in it can be taken for an option or a file.
+        Some(prompt) if ask.headless => plan.input = Some(prompt.clone()),
+        Some(prompt) if prompt.len() > LONGEST_ARGUMENT => {
+            return Err("the prompt is too long for an argument".into());
+        }
+        Some(prompt) if prompt.starts_with(['-', '@']) => arguments.push(format!(" {prompt}")),
+        Some(prompt) => arguments.push(prompt.clone()),
+        None => {}
+    }
+    plan.arguments = arguments;
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(prompt: Option<&str>, headless: bool) -> Ask {
+        Ask { prompt: prompt.map(str::to_owned), headless, ..Ask::default() }
+    }
+
+    #[test]
+    fn nothing_in_a_prompt_is_taken_for_an_option_or_a_file() {
+        let plan = Pi.start(&ask(Some("--no-session @file"), true)).unwrap();
+        assert_eq!(
+            (plan.arguments, plan.input.as_deref()),
+            (vec!["--mode".into(), "json".into()], Some("--no-session @file"))
+        );
+        for prompt in ["-x", "--session-id y", "@/etc/passwd"] {
+            let plan = Pi.start(&ask(Some(prompt), false)).unwrap();
+            assert_eq!(plan.arguments, [format!(" {prompt}")]);
+            assert_eq!(plan.input, None);
+        }
+        assert!(Pi.start(&ask(None, true)).is_err());
+        assert!(Pi.start(&ask(Some(&"x".repeat(LONGEST_ARGUMENT + 1)), false)).is_err());
+    }
+
+    #[test]
+    fn a_session_is_resumed_by_its_path_and_forked_under_an_id_of_pi_s() {
+        let past = |fork| Past { native_id: "work@00c0ffee", transcript: Some(Path::new("/s/a.jsonl")), fork };
+        let plan = Pi.resume(&ask(None, false), &past(false)).unwrap();
+        assert_eq!(plan.arguments, ["--session", "/s/a.jsonl"]);
+        assert_eq!(plan.native_id.as_deref(), Some("work@00c0ffee"));
+        let plan = Pi.resume(&ask(Some("go on"), false), &past(true)).unwrap();
+        assert_eq!(plan.arguments, ["--fork", "/s/a.jsonl", "go on"]);
+        assert_eq!(plan.native_id, None);
+        assert!(Pi.resume(&ask(None, false), &Past { transcript: None, ..past(false) }).is_err());
+    }
+
+    #[test]
+    fn an_id_that_others_may_have_ends_nobody() {
+        assert!(Pi.marks("work").is_empty());
+        assert!(Pi.marks("1c809f1f-3e4d-4288-987c-dda9b2225483@00c0ffee").is_empty());
+        assert_eq!(Pi.marks("1c809f1f-3e4d-4288-987c-dda9b2225483").len(), 1);
+        assert_eq!(Pi.marks("").len(), 2, "what no launch inherits");
+    }
+}

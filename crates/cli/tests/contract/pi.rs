@@ -1,0 +1,232 @@
+//! Pi: launched by lariat, when it tells which session it holds; and by itself, when it shows
+//! nothing, and whatever it could be is unknown until it has ended.
+
+use std::{fs, path::Path};
+
+use lariat_testkit::{Child, DEADLINE, Exit, Key, Signal, agents::Pi, record::Store, wait_until};
+use serde_json::Value;
+
+use crate::looks::{Look, Row, Stage, Tokens, lines};
+
+/// What the assistant's messages on stdout say was used, and what that cost.
+fn reported(stdout: &str) -> (Tokens, f64) {
+    let (mut sum, mut cost) = (Tokens::default(), 0.0);
+    for event in lines(stdout).iter().filter(|e| e["type"] == "message_end" && e["message"]["role"] == "assistant") {
+        let usage = &event["message"]["usage"];
+        let count = |key: &str| usage[key].as_u64().expect("a count");
+        sum.input += count("input");
+        sum.output += count("output");
+        sum.cache_read += count("cacheRead");
+        sum.cache_write += count("cacheWrite");
+        cost += usage["cost"]["total"].as_f64().expect("a price");
+    }
+    (sum, cost)
+}
+
+/// The id in the first line of stdout.
+fn id_in(stdout: &str) -> String {
+    let header = lines(stdout).remove(0);
+    assert_eq!(header["type"], "session");
+    header["id"].as_str().expect("an id").to_owned()
+}
+
+/// A session that has ended well.
+#[track_caller]
+fn finished(pi: &Pi<'_>, prompt: &str, args: &[&str]) -> (String, Tokens, f64) {
+    let output = pi.headless(prompt, args).output(DEADLINE).expect_success();
+    let (used, cost) = reported(&output.stdout);
+    (id_in(&output.stdout), used, cost)
+}
+
+/// Waits until all that is known of a Pi is that it runs, so that its directory's sessions are unknown.
+#[track_caller]
+fn until_loose(stage: &Stage, child: &Child, sessions: usize) -> Look {
+    stage.until_look("a process without a session", |look| {
+        let loose = look.unbound.len() == 1 && look.unbound[0]["pid"] == child.pid();
+        let unknown = look.rows.len() == sessions && look.rows.iter().all(|row| row.status() == "unknown");
+        (loose && unknown).then(|| stage.look())
+    })
+}
+
+#[track_caller]
+fn act(stage: &Stage, args: &[&str]) -> Value {
+    let output = stage.sandbox.world().run(&stage.lariat().args(args));
+    assert_eq!(output.code(), 0, "{args:?}: {} {}", output.stdout, output.stderr);
+    output.json()
+}
+
+/// Launches, and gives the handle and the id.
+#[track_caller]
+fn launch(stage: &Stage, args: &[&str]) -> (String, String, Value) {
+    let launched = act(stage, &[&["launch", "--json", "pi"], args].concat());
+    let text = |key: &str| launched[key].as_str().expect(key).to_owned();
+    (text("handle"), text("native_id"), launched["pid"].clone())
+}
+
+/// What a launched headless Pi wrote.
+fn stdout(stage: &Stage, handle: &str) -> String {
+    let folder = stage.sandbox.home().join(".local/state/lariat/sessions").join(handle);
+    fs::read_to_string(folder.join("stdout")).expect("what it wrote")
+}
+
+/// Every process that is not the world's own first one.
+fn others(stage: &Stage) -> Vec<String> {
+    let all = stage.sandbox.processes();
+    all.iter().filter(|p| p.pid != 1 && p.state != 'Z').map(|p| format!("{} {:?}", p.comm, p.argv)).collect()
+}
+
+#[test]
+fn launched_headless_it_is_known_from_the_first_moment() {
+    let stage = Stage::new("launch-done");
+    let _pi = Pi::install(&stage.sandbox, &stage.model);
+    let (handle, id, pid) = launch(&stage, &["--headless", "-p", "- HOLD here @first line"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    // It has written no file yet: this version does so with the first reply.
+    let row = stage.until_at_work("- HOLD here @first line").has("native_id", id.as_str()).has("pid", pid);
+    let row = row.has("cwd", stage.sandbox.work().to_str().unwrap()).has("handle", handle.as_str());
+    stage.model.release("here");
+    let ended = act(&stage, &["wait", &handle, "--until", "done", "--timeout", "60s", "--json"]);
+    assert_eq!(ended["exit"]["code"], 0, "{ended}");
+    assert_eq!(id_in(&stdout(&stage, &handle)), row.id());
+    let (used, cost) = reported(&stdout(&stage, &handle));
+    let row = stage.now().ended("done").used(used).has("model", "scripted-1").has("cost_usd", cost);
+    stage.agree_on_reply(&row, "echo: - HOLD here @first line");
+    stage.keep(Store::Pi, &[(&row, "done")]);
+
+    // A second one, killed with its tools; the first is untouched.
+    let (handle, id, _) = launch(&stage, &["--headless", "-p", "TOOL touch started; setsid -w tail -f /dev/null"]);
+    stage.until_started();
+    let doing = "running bash touch started";
+    let second = stage.until_of(&id, "working", doing);
+    assert_eq!(stage.look().live(), [second.id()]);
+    act(&stage, &["kill", &handle, "--json"]);
+    wait_until("nothing is left", DEADLINE, || others(&stage).is_empty());
+    let look = stage.look();
+    look.row(&id).ended("stopped");
+    look.row(row.id()).ended("done").used(used);
+}
+
+#[test]
+fn launched_in_a_terminal_it_takes_what_is_sent() {
+    let stage = Stage::new("launch-tui");
+    let _pi = Pi::install(&stage.sandbox, &stage.model);
+    let (handle, id, pid) = launch(&stage, &[]);
+    let row = stage.until("idle", "no turn yet").has("native_id", id.as_str()).has("pid", pid.clone());
+    assert_eq!(row.0["tokens"], Value::Null, "nothing is written yet: {row}");
+    stage.agree(&row);
+    let told = act(&stage, &["send", &handle, "say something", "--wait", "--json"]);
+    assert_eq!((&told["outcome"], &told["status"]), (&"sent".into(), &"idle".into()), "{told}");
+    assert!(told["reply"].as_str().is_some_and(|r| r.contains("say something")), "{told}");
+
+    act(&stage, &["send", &handle, "TOOL touch started; setsid -w tail -f /dev/null", "--json"]);
+    stage.until_started();
+    let row = stage.until("working", "running bash touch started").has("pid", pid).has("native_id", id);
+    let row = row.has("tool", "bash touch started; setsid -w tail -f /dev/null");
+    stage.agree_on_reply(&row, "running");
+    stage.keep(Store::Pi, &[(&row, "interrupted")]);
+    act(&stage, &["stop", &handle, "--json"]);
+    wait_until("nothing is left", DEADLINE, || others(&stage).is_empty());
+    stage.now().ended("stopped");
+}
+
+#[test]
+fn by_itself_it_is_a_process_without_a_session() {
+    let stage = Stage::new("p-done");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let child = pi.headless("HOLD here hello", &[]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let look = until_loose(&stage, &child, 0);
+    assert_eq!(look.unbound[0]["cwd"], stage.sandbox.work().to_str().unwrap());
+    stage.model.release("here");
+    let output = child.output(DEADLINE).expect_success();
+    let (used, cost) = reported(&output.stdout);
+    let row = stage.now().ended("done").has("native_id", id_in(&output.stdout)).used(used).has("cost_usd", cost);
+    stage.agree_on_reply(&row, "echo: HOLD here hello");
+    stage.keep(Store::Pi, &[(&row, "done")]);
+}
+
+/// Resumes the session at `file`, ends its turn by a signal, and looks at once.
+#[track_caller]
+fn ended_by(stage: &Stage, pi: &Pi<'_>, file: &Path, gate: &str, signal: Signal, exit: Exit) -> Row {
+    let file = file.to_str().expect("a UTF-8 path");
+    let child = pi.headless(&format!("HOLD {gate} again"), &["--session", file]);
+    stage.model.wait_for_hold(gate, DEADLINE);
+    // It could be any session of its directory: the one that ended is not known to have.
+    until_loose(stage, &child, 1);
+    pi.wait_for_session(&format!("HOLD {gate} again"), DEADLINE);
+    child.signal(signal);
+    assert_eq!(child.wait(DEADLINE), exit);
+    let row = stage.now().ended("interrupted");
+    stage.agree_on_reply(&row, "echo: hello");
+    row
+}
+
+#[test]
+fn resumed_and_ended_by_signals() {
+    let stage = Stage::new("p-signals");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let (id, used, _) = finished(&pi, "hello", &[]);
+    let file = pi.sessions().remove(0);
+    for (gate, signal, exit) in [
+        ("one", Signal::INT, Exit::Signal(2)),
+        ("two", Signal::TERM, Exit::Code(143)),
+        ("three", Signal::KILL, Exit::Signal(9)),
+    ] {
+        let row = ended_by(&stage, &pi, &file, gate, signal, exit).has("native_id", id.as_str());
+        row.used(used);
+    }
+    let row = stage.now();
+    stage.keep(Store::Pi, &[(&row, "interrupted")]);
+}
+
+#[test]
+fn forked_failed_and_elsewhere() {
+    let stage = Stage::new("p-forked-failed");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let (old, used, _) = finished(&pi, "hello", &[]);
+    let file = pi.sessions().remove(0);
+    let (new, more, _) = finished(&pi, "aside", &["--fork", file.to_str().unwrap()]);
+    let output = pi.headless("FAIL 400", &[]).output(DEADLINE);
+    let broken = id_in(&output.stdout);
+    let look = stage.look();
+    let parent = look.row(&old).ended("done").used(used);
+    let whole = Tokens {
+        input: used.input + more.input,
+        output: used.output + more.output,
+        cache_read: used.cache_read + more.cache_read,
+        cache_write: used.cache_write + more.cache_write,
+    };
+    // A fork begins with its parent's lines, and so with what they used.
+    let fork = look.row(&new).ended("done").used(whole).has("parent", format!("pi:{old}"));
+    let failed = look.row(&broken).ended("failed");
+    assert!(failed.0["reason"].as_str().is_some_and(|r| r.contains("scripted failure")), "{failed}");
+    stage.agree_on_reply(&parent, "echo: hello");
+    stage.agree_on_reply(&fork, "echo: aside");
+    stage.keep(Store::Pi, &[(&parent, "done"), (&fork, "done"), (&failed, "failed")]);
+
+    // Another place for its sessions.
+    let elsewhere = stage.sandbox.home().join("elsewhere");
+    stage.sandbox.env("PI_CODING_AGENT_SESSION_DIR", &elsewhere);
+    let (moved, _, _) = finished(&pi, "moved", &[]);
+    stage.look().row(&moved).ended("done");
+    let outside = Look::take(&stage, &stage.lariat().without_env("PI_CODING_AGENT_SESSION_DIR"));
+    assert!(outside.find(&moved).is_none(), "the usual place has it not");
+}
+
+#[test]
+fn escaped_in_a_terminal() {
+    let stage = Stage::new("tui-escaped");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let tui = pi.terminal(&["hello"]);
+    pi.wait_for_session("echo: hello", DEADLINE);
+    tui.submit("HOLD here again", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    tui.press(Key::Esc);
+    pi.wait_for_session("\"stopReason\":\"aborted\"", DEADLINE);
+    assert_eq!(stage.look().rows[0].status(), "unknown", "it shows no session");
+    tui.signal(Signal::TERM);
+    tui.wait(DEADLINE);
+    let row = stage.now().ended("stopped");
+    stage.agree_on_reply(&row, "echo: hello");
+    stage.keep(Store::Pi, &[(&row, "stopped")]);
+}

@@ -1,0 +1,242 @@
+//! Gemini's sessions: how each of them stands, whose they may be, and which files are one.
+
+use std::fs;
+
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
+use serde_json::json;
+
+use crate::{
+    asking::{bytes, id, list},
+    damage::{Kind, Victim},
+    gemini_store::{GeminiStore, gemini},
+    moment::now,
+};
+
+#[test]
+fn the_messages_that_are_left_tell_how_the_last_turn_stands() {
+    let sandbox = Sandbox::new("gemini-stands");
+    let store = GeminiStore::of(&sandbox);
+    store.session(&id(1)).asked("one").ran("success").answered("1");
+    store.session(&id(2)).asked("two");
+    store.session(&id(3)).asked("three").answered("");
+    store.session(&id(4)).asked("four").ran("success");
+    store.session(&id(5)).asked("five").ran("cancelled");
+    // Esc takes the prompt back; the note comes first.
+    store.session(&id(6)).asked("six").noted("info", "Request cancelled.").only(&[]);
+    // A failed request is taken back without a word, or with one on a terminal.
+    store.session(&id(7)).asked("seven").only(&[]);
+    store.session(&id(8)).asked("eight").only(&[]).noted("error", "[API Error: no]").noted("info", "failed");
+    // Another start writes a summary into it.
+    store.session(&id(9)).asked("nine").answered("9").set(json!({"summary": "about nine"}));
+    store.session(&id(10));
+    store.session(&id(11)).asked("eleven").answered("11").asked("more").line(json!({"$rewindTo": "message-2"}));
+    let seen = list(&sandbox);
+    for (number, status) in [
+        (1, "done"),
+        (2, "interrupted"),
+        (3, "interrupted"),
+        (4, "interrupted"),
+        (5, "stopped"),
+        (6, "stopped"),
+        (7, "failed"),
+        (8, "failed"),
+        (9, "done"),
+        (10, "done"),
+        (11, "done"),
+    ] {
+        seen.expect(&id(number), status, None);
+    }
+    let first = seen.session(&id(1));
+    // The same message twice is counted once; thoughts are output.
+    assert_eq!(first["tokens"], json!({"input": 840, "output": 18, "cache_read": 600, "cache_write": 0}));
+    assert_eq!((&first["prompt"], &first["cwd"]), (&"one".into(), &json!(sandbox.work())));
+    assert_eq!(first["model"], "gemini-2.5-flash");
+    assert_eq!(seen.session(&id(8))["reason"], "[API Error: no]");
+    assert_eq!(seen.session(&id(9))["title"], "about nine");
+    assert_eq!(seen.session(&id(10))["prompt"], serde_json::Value::Null, "the scene is no prompt");
+    assert_eq!(seen.warnings(), [""; 0]);
+}
+
+#[test]
+fn a_cancelled_turn_is_cancelled_although_all_before_it_is_said_again() {
+    let sandbox = Sandbox::new("gemini-again");
+    let store = GeminiStore::of(&sandbox);
+    let again = |chat: crate::gemini_store::GeminiChat| {
+        chat.message("again-1", "user", json!([{"text": "one"}]), json!({}))
+            .message("again-2", "gemini", json!([{"text": "1"}]), json!({"tokens": null}))
+            .only(&[json!({"id": "again-2", "type": "gemini", "content": [{"text": "1"}]})])
+    };
+    let one = || store.session(&id(1)).asked("one").answered("1").asked("more").answered("and a tool");
+    again(one().noted("info", "Request cancelled."));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "stopped", None);
+    assert_eq!(seen.session(&id(1))["tokens"]["output"], 18, "what was said again was not asked again");
+    // And what was asked since counts.
+    store.session_at(&id(2), &sandbox.work(), "07-48", now()).asked("x").noted("info", "Request cancelled.");
+    let chat = store.session_at(&id(3), &sandbox.work(), "07-49", now());
+    again(chat.asked("x").noted("info", "Request cancelled.")).asked("anew").answered("new");
+    let seen = list(&sandbox);
+    seen.expect(&id(2), "stopped", None);
+    seen.expect(&id(3), "done", None);
+}
+
+#[test]
+fn the_files_of_a_resumed_session_are_one_session() {
+    let sandbox = Sandbox::new("gemini-stub");
+    let store = GeminiStore::of(&sandbox);
+    let work = sandbox.work();
+    let first = store.session_at(&id(1), &work, "07-47", now() - 60_000).asked("one").answered("1");
+    // The file that a resume leaves beside: the scene alone, and newer.
+    store.session_at(&id(1), &work, "07-52", now());
+    let first = first.line(json!({"$set": {"sessionId": id(1)}}));
+    let seen = list(&sandbox);
+    assert_eq!(seen.sessions().len(), 1, "{:#}", seen.json);
+    seen.expect(&id(1), "done", None);
+    assert_eq!(seen.session(&id(1))["prompt"], "one");
+    let agent = Lookalike::start(&sandbox, &gemini(&sandbox, &["-p", "more", "--resume", &id(1)]));
+    list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
+    first.at(now() + 1000).asked("more");
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    list(&sandbox).expect(&id(1), "interrupted", None);
+}
+
+#[test]
+fn what_was_written_before_a_process_started_cannot_be_its_own() {
+    let sandbox = Sandbox::new("gemini-loose");
+    let store = GeminiStore::of(&sandbox);
+    let work = sandbox.work();
+    let hour = 3_600_000;
+    store.session_at(&id(1), &work, "06-47", now() - hour).asked("one").answered("1");
+    store.session_at(&id(2), &sandbox.project("apart"), "06-47", now()).asked("two");
+    let agent = Lookalike::start(&sandbox, &gemini(&sandbox, &[]));
+    store.session_at(&id(3), &work, "07-47", now() + 1000).asked("three");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    seen.expect(&id(2), "interrupted", None);
+    seen.expect(&id(3), "unknown", None);
+    assert_eq!((seen.code, seen.unbound()), (5, vec![agent.pid()]));
+    // Taken up again, which bears no time of its own.
+    store.session_at(&id(4), &work, "05-47", now() - hour).asked("four").line(json!({"$set": {"sessionId": id(4)}}));
+    list(&sandbox).expect(&id(4), "unknown", None);
+    let tool = Lookalike::start(&sandbox, &gemini(&sandbox, &["mcp", "list"]));
+    assert_eq!(list(&sandbox).unbound(), [agent.pid()], "{} holds no session", tool.pid());
+}
+
+#[test]
+fn a_terminal_may_have_moved_on_from_the_session_it_was_started_with() {
+    let sandbox = Sandbox::new("gemini-moved-on");
+    let store = GeminiStore::of(&sandbox);
+    let work = sandbox.work();
+    store.session_at(&id(1), &work, "06-47", now() - 3_600_000).asked("one").answered("1");
+    let tui = sandbox.terminal(&gemini(&sandbox, &["--session-id", &id(2)]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).find(&id(2)).is_some());
+    let soon = now() + 1000;
+    store.session_at(&id(2), &work, "07-47", soon).asked("two").noted("info", "Request cancelled.");
+    store.session_at(&id(3), &work, "07-48", soon).asked("three").answered("3");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    seen.expect(&id(2), "idle", Some(tui.pid()));
+    seen.expect(&id(3), "unknown", None);
+    // One that answers a single prompt cannot move on.
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    list(&sandbox).expect(&id(3), "done", None);
+    let _headless = Lookalike::start(&sandbox, &gemini(&sandbox, &["-p", "x", "--session-id", &id(4)]));
+    store.session_at(&id(5), &work, "07-49", now() + 1000).asked("five").answered("5");
+    list(&sandbox).expect(&id(5), "done", None);
+}
+
+#[test]
+fn the_process_that_only_waits_is_not_the_agent() {
+    let sandbox = Sandbox::new("gemini-wrapper");
+    let store = GeminiStore::of(&sandbox);
+    store.session_at(&id(1), &sandbox.work(), "07-47", now() + 1000).asked("one");
+    let shell = fs::canonicalize("/bin/sh").expect("a shell");
+    let node = sandbox.install_copy("sh/node", &shell);
+    let script = sandbox.root().join("bin/gemini");
+    drop(Lookalike::program(&sandbox, "node")); // puts the real one there
+    let real = sandbox.root().join("bin/node");
+    // Starts itself again with more memory, as Gemini does, and waits.
+    let line = format!("{} --max-old-space-size=99 \"$0\" \"$@\"\nexit\n", real.display());
+    fs::write(&script, line).expect("a script");
+    let call = sandbox.program(node).arg0("node").arg(&script).args(["-p", "one", "--session-id", &id(1)]);
+    let wrapper = Lookalike::start(&sandbox, &call.stdin(lariat_testkit::Stdin::Pipe));
+    let child = sandbox.processes().into_iter().find(|p| p.parent == wrapper.pid()).expect("the real one").pid;
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(child));
+    assert_eq!(seen.unbound(), Vec::<i32>::new());
+    // The one that waits dies: the agent goes on.
+    wrapper.signal(Signal::KILL);
+    wrapper.wait(DEADLINE);
+    list(&sandbox).expect(&id(1), "working", Some(child));
+}
+
+#[test]
+fn a_copy_about_to_become_a_tool_hides_nobody() {
+    let sandbox = Sandbox::new("gemini-copy");
+    let store = GeminiStore::of(&sandbox);
+    store.session_at(&id(1), &sandbox.work(), "07-47", now() + 1000).asked("one");
+    sandbox.run(["mkfifo", "pipe"]).expect_success();
+    // A shell that forks and does not exec: a child with all the same arguments, for as long as it lasts.
+    let shell = fs::canonicalize("/bin/sh").expect("a shell");
+    let node = sandbox.install_copy("node", &shell);
+    let script = sandbox.root().join("bin/gemini");
+    fs::write(&script, "(read line < pipe) &\nwait\nread end\n").expect("a script");
+    let call = sandbox.program(node).arg0("node").arg(&script).args(["-p", "one", "--session-id", &id(1)]);
+    let agent = sandbox.spawn(&call.stdin(lariat_testkit::Stdin::Pipe));
+    wait_until("the copy", DEADLINE, || sandbox.processes().iter().any(|p| p.parent == agent.pid()));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(agent.pid()));
+    assert_eq!(seen.unbound(), Vec::<i32>::new());
+}
+
+#[test]
+fn a_damaged_conversation_harms_no_other() {
+    let sandbox = Sandbox::new("gemini-damage");
+    let store = GeminiStore::of(&sandbox);
+    let victim = store.session(&id(1)).asked("one").ran("success").answered("1").path;
+    store.session(&id(2)).asked("two");
+    store.session_in(&id(3), &sandbox.project("apart")).asked("three").answered("3");
+    for number in 4..12 {
+        store.session(&id(number)).asked("enough for a page").answered("yes");
+    }
+    Victim { path: victim, kind: Kind::Lines, of: &[id(1)], lives: false }.suffers_everything(&sandbox);
+}
+
+#[test]
+fn the_list_of_projects_is_asked_only_where_a_project_does_not_say() {
+    let sandbox = Sandbox::new("gemini-projects");
+    let store = GeminiStore::of(&sandbox);
+    store.session(&id(1)).asked("one").answered("1");
+    let root = store.path("tmp/proj/.project_root");
+    fs::remove_file(&root).expect("it was there");
+    let projects = json!({"projects": {"/somewhere/else": "else", "/the/very/place": "proj"}});
+    fs::write(store.path("projects.json"), projects.to_string()).expect("a list of projects");
+    assert_eq!(list(&sandbox).session(&id(1))["cwd"], "/the/very/place");
+    fs::write(store.path("projects.json"), "{\"projects\":").expect("a broken list");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    assert!(seen.warns_of("projects.json"), "{:?}", seen.warnings());
+    fs::write(&root, "/said/by/itself").expect("its directory");
+    let seen = list(&sandbox);
+    assert_eq!(seen.session(&id(1))["cwd"], "/said/by/itself");
+    assert_eq!(seen.warnings(), [""; 0]);
+}
+
+#[test]
+fn hostile_text_stays_on_its_row() {
+    let sandbox = Sandbox::new("gemini-hostile");
+    let store = GeminiStore::of(&sandbox);
+    let soup = "\x1b[2J\u{9b}31m\u{202e}evil\r\n\u{2028}\x1b]52;c;eA==\x07\0 ● fake";
+    let chat = store.session(&id(1)).asked(soup).ran(soup).answered(soup).set(json!({"summary": soup}));
+    chat.message(soup, "gemini", json!(soup), json!({"model": soup})).asked(soup).noted("error", soup);
+    for args in [&["ls", "-a"][..], &["status", &id(1)], &["explain", &id(1)], &["peek", "-n", "3", &id(1)]] {
+        let out = bytes(&sandbox, args);
+        let text = String::from_utf8([out.stdout, out.stderr].concat()).expect("UTF-8");
+        let acts = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202e}' | '\u{2028}');
+        assert_eq!(text.find(acts), None, "{args:?}: {text:?}");
+    }
+    assert_eq!(list(&sandbox).session(&id(1))["title"], soup, "as data it stays what it was");
+}
