@@ -60,7 +60,7 @@ use lariat_sys::point::point;
 use lariat_sys::process::Identity;
 use lariat_sys::signals::{self, ChildEnds};
 use lariat_sys::spawn::{self, Side};
-use lariat_sys::{clock, process};
+use lariat_sys::{cgroup, clock, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use socket::SocketError;
 
@@ -76,6 +76,8 @@ pub const VERB: &str = "__shim";
 pub const ENVIRONMENT: &str = "--environment";
 /// The argument that makes it take over from one that was killed.
 pub const TAKE_OVER: &str = "--take-over";
+/// What one says that finds another in its place.
+pub(crate) const HELD: &str = "another shim holds this session";
 /// How long a record that a full disk refuses is tried again.
 const TRIES: u32 = 600;
 
@@ -89,7 +91,7 @@ pub enum ShimError {
     #[error("cannot lock {0}: {1}")]
     Lock(PathBuf, io::Error),
     /// Another one has it.
-    #[error("another shim holds this session ({0} is locked)")]
+    #[error("{HELD} ({0} is locked)")]
     Held(PathBuf),
     /// A record is not there.
     #[error("{0} is not there")]
@@ -332,6 +334,7 @@ fn shim_record(
         keeper: keeper.map(|k| k.process.clone()),
         socket: launch.socket.clone(),
         cgroup: agent.cgroup.clone(),
+        cgroup_inode: agent.cgroup.as_deref().and_then(cgroup::inode),
         started_at,
         taken_over_at,
     })
