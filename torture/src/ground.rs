@@ -196,6 +196,12 @@ impl Ground {
         Ok(said.trim_end().to_owned())
     }
 
+    /// Whoever holds a session by the records there are.
+    pub fn shims(&self) -> Vec<Shim> {
+        let folders = fs::read_dir(self.state.join("sessions")).into_iter().flatten().flatten();
+        folders.filter_map(|f| record::read(&f.path(), record::SHIM).ok().flatten()).collect()
+    }
+
     /// Forgets a session that is over, so that the next one finds the same ground.
     pub fn forget(&self, session: &Session) {
         let _ = fs::remove_dir_all(&session.folder);

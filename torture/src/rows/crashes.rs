@@ -165,7 +165,10 @@ fn after_end(ground: &Ground, session: &Session, acknowledged: bool, tally: &mut
 
 fn after_launch(ground: &Ground, acknowledged: bool, told: &Value, tally: &mut Tally) -> io::Result<()> {
     // What it started goes on to its own end: a shim comes up, or gives up.
-    wait_until("shims to come up", || ground.processes().iter().all(|p| p.comm != "lariat"))?;
+    wait_until("shims to come up", || {
+        let held: Vec<u32> = ground.shims().iter().map(|s| s.shim.pid).collect();
+        ground.processes().iter().all(|p| p.comm != "lariat" && (p.comm != "lariat-shim" || held.contains(&p.pid)))
+    })?;
     let live = ground.others();
     tally.hold(live.len() <= 1, || format!("one launch, and these live: {live:?}"));
     tally.hold(!acknowledged || live.len() == 1, || format!("acknowledged, and nothing lives: {told}"));
