@@ -18,8 +18,17 @@ use crate::measure::{self, Job, Run, Series, Side};
 use crate::report::{Report, Row};
 use crate::rig::Rig;
 
-/// What goes through a terminal.
-const FLOOD: usize = 100_000_000;
+/// How much of everything.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// Idle sessions that are weighed.
+    pub sessions: usize,
+    /// Bytes that go through a terminal.
+    pub flood: usize,
+    /// How often each side of a terminal is measured.
+    pub rounds: usize,
+}
+
 /// How many keys are typed.
 const KEYS: &str = "500";
 /// Lines of scrollback, and how long each is.
@@ -27,7 +36,7 @@ const LINES: usize = 2_000;
 const WIDTH: usize = 100;
 
 /// Checks, then measures. `false` if an answer was wrong.
-pub fn run(rig: &Rig, sessions: usize, report: &mut Report) -> io::Result<bool> {
+pub fn run(rig: &Rig, scale: Scale, report: &mut Report) -> io::Result<bool> {
     for needed in ["tmux", "dtach"] {
         if which(needed).is_none() {
             report.note(format!("{needed} is not there: holds 5, 6 and 7 are not measured"));
@@ -35,8 +44,8 @@ pub fn run(rig: &Rig, sessions: usize, report: &mut Report) -> io::Result<bool> 
         }
     }
     let host = Host::new(rig)?;
-    let right = launches(&host, report)? & screens(&host, report)? & floods(&host, report)? & echoes(&host, report)?;
-    let right = right & memory(&host, sessions, report)?;
+    let right = launches(&host, report)? & screens(&host, report)? & floods(&host, scale, report)?;
+    let right = right & echoes(&host, scale, report)? & memory(&host, scale.sessions, report)?;
     host.tmux(&["kill-server"])?;
     Ok(right)
 }
@@ -52,7 +61,8 @@ struct Host<'a> {
 impl<'a> Host<'a> {
     fn new(rig: &'a Rig) -> io::Result<Host<'a>> {
         // Sockets need short paths; a private /tmp of the namespace would be better, but is not sure.
-        let place = std::env::temp_dir().join(format!("lariat-bench-{}", std::process::id()));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_err(io::Error::other)?;
+        let place = std::env::temp_dir().join(format!("lariat-bench-{:x}", now.as_micros()));
         crate::rig::empty(&place)?;
         let host = Host { rig, home: place.join("home"), place, next: std::cell::Cell::new(0) };
         for folder in ["home", "run", "state", "bin", "work"] {
@@ -241,20 +251,19 @@ fn run_of(told: &str) -> io::Result<Run> {
 }
 
 /// Hold 6: 100 MB, attached and detached.
-fn floods(host: &Host<'_>, report: &mut Report) -> io::Result<bool> {
+fn floods(host: &Host<'_>, scale: Scale, report: &mut Report) -> io::Result<bool> {
     let file = host.place.join("flood");
     let line = b"the quick brown fox jumps over the lazy dog, again and again, until the line is full\n";
-    fs::write(&file, line.repeat(FLOOD / line.len()))?;
+    fs::write(&file, line.repeat(scale.flood / line.len()))?;
     let size = fs::metadata(&file)?.len();
     let ready = host.place.join("ready");
     let flood = format!("stty raw -echo; : > {}; head -c 1 > /dev/null; exec cat {}", ready.display(), file.display());
     let lariat = host.rig.lariat.display().to_string();
-    let rounds = host.rig.rounds.min(5);
     let [mut relay, mut ours, mut dtach] = [(); 3].map(|()| Series::default());
     let [mut ours_shown, mut dtach_shown, mut tmux_shown] = [(); 3].map(|()| Series::default());
     let [mut ours_alone, mut dtach_alone] = [(); 2].map(|()| Series::default());
     let mut right = true;
-    for round in 0..rounds {
+    for round in 0..scale.rounds {
         let begun = || wait_until("the flood to be ready", || fs::remove_file(&ready).is_ok());
         relay.push(run_of(&host.terminal(&["relay", &file.display().to_string()])?)?);
         for mode in ["discard", "flood"] {
@@ -300,24 +309,25 @@ fn floods(host: &Host<'_>, report: &mut Report) -> io::Result<bool> {
             if side == 0 { &mut ours_alone } else { &mut dtach_alone }.push(run);
         }
     }
+    let name = |how: &str| format!("{} MB {how}", scale.flood / 1_000_000);
     report.note(format!("every byte came through an attached terminal: {}", if right { "yes" } else { "NO" }));
-    report.rows.push(Row::times("100 MB attached", &ours, "relay by C", &relay, Some(1.15)));
-    report.rows.push(Row::times("100 MB attached", &ours, "dtach", &dtach, None));
-    report.rows.push(Row::times("100 MB attached, shown", &ours_shown, "tmux", &tmux_shown, None));
-    report.rows.push(Row::times("100 MB attached, shown", &ours_shown, "dtach", &dtach_shown, None));
-    report.rows.push(Row::times("100 MB detached", &ours_alone, "dtach", &dtach_alone, Some(1.0)));
+    report.rows.push(Row::times(&name("attached"), &ours, "relay by C", &relay, Some(1.15)));
+    report.rows.push(Row::times(&name("attached"), &ours, "dtach", &dtach, None));
+    report.rows.push(Row::times(&name("attached, shown"), &ours_shown, "tmux", &tmux_shown, None));
+    report.rows.push(Row::times(&name("attached, shown"), &ours_shown, "dtach", &dtach_shown, None));
+    report.rows.push(Row::times(&name("detached"), &ours_alone, "dtach", &dtach_alone, Some(1.0)));
     fs::remove_file(&file)?;
     Ok(right)
 }
 
 /// Hold 6: a key and its echo.
-fn echoes(host: &Host<'_>, report: &mut Report) -> io::Result<bool> {
+fn echoes(host: &Host<'_>, scale: Scale, report: &mut Report) -> io::Result<bool> {
     let ready = host.place.join("echo-ready");
     let line = format!("stty raw -echo; : > {}; exec cat -u", ready.display());
     let lariat = host.rig.lariat.display().to_string();
     let [mut ours, mut tmux, mut dtach] = [(); 3].map(|()| Series::default());
     let mut lost = 0;
-    for _ in 0..host.rig.rounds.min(5) {
+    for _ in 0..scale.rounds {
         let begun = || wait_until("the echo to be ready", || fs::remove_file(&ready).is_ok());
         let mut tell = |told: String, series: &mut Series| {
             lost += number(&told, "lost=").unwrap_or(1);

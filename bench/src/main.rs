@@ -122,7 +122,7 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
         right &= procs::run(&rig, &mut report)?;
     }
     if matches!(options.jobs, Jobs::All | Jobs::Hosted) {
-        right &= hosted::run(&rig, options.sessions(), &mut report)?;
+        right &= hosted::run(&rig, options.hosted(), &mut report)?;
     }
     report.machine(&rig.dir);
     print!("{}", report.text());

@@ -82,9 +82,13 @@ impl Options {
         self.rounds.unwrap_or(if self.quick { 5 } else { 11 })
     }
 
-    /// How many idle sessions are hosted.
-    pub fn sessions(&self) -> usize {
-        if self.quick { 50 } else { 200 }
+    /// How many idle sessions are hosted, how many bytes go through a terminal, how often.
+    pub fn hosted(&self) -> crate::hosted::Scale {
+        let rounds = self.rounds().min(5);
+        match self.quick {
+            true => crate::hosted::Scale { sessions: 50, flood: 10_000_000, rounds: rounds.min(3) },
+            false => crate::hosted::Scale { sessions: 200, flood: 100_000_000, rounds },
+        }
     }
 
     pub fn params(&self) -> Params {
