@@ -358,7 +358,7 @@ fn echoes(host: &Host<'_>, scale: Scale, report: &mut Report) -> io::Result<bool
 fn memory(host: &Host<'_>, sessions: usize, report: &mut Report) -> io::Result<bool> {
     let idle = "stty -echo; exec cat";
     let filler = "x".repeat(WIDTH - 10);
-    let full = format!("stty -echo; for n in $(seq {LINES}); do echo \"$n {filler}\"; done; echo full; exec cat");
+    let full = format!("stty -echo; seq -f '%g {filler}' {LINES}; exec cat");
     let mut ours = [0.0; 2];
     for (at, line) in [idle, &full].into_iter().enumerate() {
         let handles: Vec<String> = (0..sessions).map(|_| host.hosted(line)).collect::<Result<_, _>>()?;
@@ -370,7 +370,7 @@ fn memory(host: &Host<'_>, sessions: usize, report: &mut Report) -> io::Result<b
                     .iter()
                     .sum::<u64>()
             };
-            wait_until("the scrollback", || at == 0 || written() > (LINES * WIDTH) as u64 - 5_000)?;
+            wait_until("the scrollback", || at == 0 || written() > (LINES * (WIDTH - 10)) as u64)?;
         }
         for handle in &handles {
             let shim = host.shim(handle)?;

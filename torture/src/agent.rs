@@ -102,11 +102,11 @@ const KINDS: [&str; 6] = ["plain", "apart", "deaf", "orphan", "bare", "forker"];
 fn grow(seed: u64, dir: &str) {
     let mut chance = Chance::new(seed);
     for kind in KINDS {
-        start(kind, dir, chance.next());
+        start(kind, dir, chance.number());
     }
     for _ in 0..chance.below(4) {
         let kind = *chance.pick(&KINDS);
-        start(kind, dir, chance.next());
+        start(kind, dir, chance.number());
     }
 }
 

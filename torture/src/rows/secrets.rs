@@ -21,7 +21,7 @@ const TOKENS: [&str; 5] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GH_TOKEN", "A
 /// Runs the row.
 pub fn run(ground: &Ground, count: u64, chance: &mut Chance, tally: &mut Tally) -> io::Result<()> {
     for round in 0..count {
-        let canary = format!("canary{:016x}", chance.next());
+        let canary = format!("canary{:016x}", chance.number());
         launched(ground, round, &canary, tally)?;
         failed(ground, &canary, tally)?;
         control(ground, &canary, tally)?;
@@ -38,7 +38,7 @@ fn with_tokens(command: &mut Command, canary: &str) -> io::Result<Output> {
 
 fn launched(ground: &Ground, round: u64, canary: &str, tally: &mut Tally) -> io::Result<()> {
     let given = format!("GIVEN={canary}-given");
-    let headless: &[&str] = if round % 2 == 0 { &["--headless", "-p", "go on"] } else { &[] };
+    let headless: &[&str] = if round.is_multiple_of(2) { &["--headless", "-p", "go on"] } else { &[] };
     let mut command = ground.lariat(&[&["launch", "claude", "--json", "--force", "--env", &given], headless].concat());
     let output = with_tokens(command.env("TORTURE", "sit"), canary)?;
     let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;

@@ -41,7 +41,7 @@ pub fn run(ground: &Ground, count: u64, chance: &mut Chance, tally: &mut Tally) 
 
 fn grown(ground: &Ground, chance: &mut Chance) -> io::Result<Session> {
     let dir = ground.fresh("tree")?;
-    let session = ground.start(&format!("tree {} {}", chance.next(), dir.display()), true, &[])?;
+    let session = ground.start(&format!("tree {} {}", chance.number(), dir.display()), true, &[])?;
     wait_until("the tools of a tree", || std::fs::read_dir(&dir).is_ok_and(|files| files.count() >= agent::AT_LEAST))?;
     let _ = std::fs::remove_dir_all(&dir);
     Ok(session)
@@ -65,7 +65,7 @@ fn one(
     let housed = session.shim.cgroup.is_some();
     tally.hold(cgroup || !housed, || "a cgroup was made where there is none".into());
     let mut what = if housed { "a tree in its cgroup" } else { "a tree without a cgroup" }.to_owned();
-    if housed && round % 3 == 0 {
+    if housed && round.is_multiple_of(3) {
         what.push_str(", its shim and keeper killed before");
         if let Some(keeper) = &session.shim.keeper {
             signal(keeper, Signal::STOP);
