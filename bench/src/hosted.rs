@@ -382,7 +382,7 @@ fn memory(host: &Host<'_>, sessions: usize, report: &mut Report) -> io::Result<b
         host.lariat(&["kill", "--all", "--yes"])?;
     }
     let sockets: Vec<PathBuf> = (0..sessions).map(|_| host.detached(idle)).collect::<Result<_, _>>()?;
-    let hosts = dtach_hosts(&host.place)?;
+    let hosts = dtach_hosts(&sockets)?;
     let dtach = hosts.iter().map(|pid| pss(*pid)).sum::<io::Result<f64>>()? / sessions as f64;
     let right = hosts.len() == sockets.len();
     end(&hosts)?;
@@ -419,16 +419,15 @@ fn pss(pid: u64) -> io::Result<f64> {
     line.trim().trim_end_matches(" kB").parse().map_err(io::Error::other)
 }
 
-/// The processes of dtach that hold sessions of ours, known by where their sockets are.
-fn dtach_hosts(place: &Path) -> io::Result<Vec<u64>> {
-    let place = place.display().to_string();
+/// The processes of dtach that hold these sockets.
+fn dtach_hosts(sockets: &[PathBuf]) -> io::Result<Vec<u64>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
         let mut words = line.split('\0');
-        if words.next() == Some("dtach") && words.any(|w| w.starts_with(&place)) {
+        if words.next() == Some("dtach") && words.any(|w| sockets.iter().any(|s| s.as_os_str() == w)) {
             found.push(pid);
         }
     }
