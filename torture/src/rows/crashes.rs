@@ -20,6 +20,8 @@ use crate::chance::Chance;
 use crate::ground::{Ground, Session, is_alive, wait_until};
 use crate::tally::Tally;
 
+/// How often the putter writes at most: it is killed long before.
+const MOST: u64 = 2_000;
 /// What the putter writes beside its number, so that a write takes a while.
 const PADDING: usize = 40_000;
 
@@ -271,7 +273,7 @@ pub fn putter(args: &[String]) -> ExitCode {
     };
     let in_place = args.iter().any(|a| a == "--in-place");
     let (folder, padding) = (Path::new(folder), "x".repeat(PADDING));
-    for number in from + 1.. {
+    for number in from + 1..from + MOST {
         let record = json!({"number": number, "padding": padding}).to_string();
         let put = if in_place {
             std::fs::write(folder.join("record"), &record)
