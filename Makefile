@@ -1,13 +1,15 @@
 # make demo     see lariat at work on scripted agents: no key, no config
 # make test     everything that must hold
+# make torture  what must never happen, tried by the thousand (TORTURE="--rows 1,2 --count N --seed N")
 # make bench    ratios against the limits of this machine
 # make install  put lariat into ~/.cargo/bin
 # make check    formatting and lints only
 
 CARGO ?= cargo
 TESTS := --workspace --features lariat/pause-points
+BUILT := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test bench install check agents tools rust record clean
+.PHONY: demo test torture bench install check agents tools rust record clean
 
 demo: rust tools
 	@echo "building lariat (once, about a minute) ..."
@@ -22,7 +24,12 @@ check: rust
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(TESTS) --all-targets -- -D warnings
 
+torture: rust tools
+	$(CARGO) build $(TESTS) --bins
+	$(BUILT)/debug/lariat-torture $(TORTURE)
+
 bench: rust tools
+	@scripts/need tmux=tmux dtach=dtach
 	$(CARGO) build --release -p lariat
 	$(CARGO) run --release -q -p lariat-bench -- all
 

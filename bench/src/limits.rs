@@ -19,6 +19,8 @@ pub struct Limits {
     pub walk: PathBuf,
     pub procscan: PathBuf,
     pub crowd: PathBuf,
+    pub stub: PathBuf,
+    pub terminal: PathBuf,
 }
 
 impl Limits {
@@ -30,6 +32,8 @@ impl Limits {
             walk: compile(dir, "walk", include_str!("../limits/walk.c"))?,
             procscan: compile(dir, "procscan", include_str!("../limits/procscan.c"))?,
             crowd: compile(dir, "crowd", include_str!("../limits/crowd.c"))?,
+            stub: compile(dir, "stub", include_str!("../limits/stub.c"))?,
+            terminal: compile(dir, "terminal", include_str!("../limits/terminal.c"))?,
         })
     }
 }

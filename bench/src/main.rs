@@ -6,7 +6,7 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`] or [`procs`]; [`corpus`] makes the stores they read, [`limits`]
+//! Start at [`list`], [`procs`] or [`hosted`]; [`corpus`] makes the stores they read, [`limits`]
 //! the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
@@ -19,6 +19,7 @@
 
 mod answer;
 mod corpus;
+mod hosted;
 mod limits;
 mod list;
 mod measure;
@@ -113,12 +114,15 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     if !isolated {
         report.note("no PID namespace could be made: processes of this machine are part of what lariat sees");
     }
-    if options.jobs != Jobs::Procs {
+    if matches!(options.jobs, Jobs::All | Jobs::List) {
         let manifest = list::corpus(&home, &params, &mut report)?;
         right &= list::run(&rig, &home, &manifest, &mut report)?;
     }
-    if options.jobs != Jobs::List {
+    if matches!(options.jobs, Jobs::All | Jobs::Procs) {
         right &= procs::run(&rig, &mut report)?;
+    }
+    if matches!(options.jobs, Jobs::All | Jobs::Hosted) {
+        right &= hosted::run(&rig, options.hosted(), &mut report)?;
     }
     report.machine(&rig.dir);
     print!("{}", report.text());

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use crate::corpus::Params;
 
 pub const HELP: &str = "\
-usage: lariat-bench [OPTIONS] [list|procs|all|corpus]
+usage: lariat-bench [OPTIONS] [list|procs|hosted|all|corpus]
 
   list     list 10,000 Claude and 2,000 Codex sessions, no daemon
   procs    look at 3,000 processes
-  all      both (the default)
+  hosted   launch, terminals and memory of hosted sessions, beside tmux and dtach
+  all      all of them (the default)
   corpus   only make the corpus
 
   --quick          1,000 + 200 sessions, fewer rounds
@@ -32,6 +33,7 @@ pub enum Jobs {
     All,
     List,
     Procs,
+    Hosted,
     Corpus,
 }
 
@@ -60,6 +62,7 @@ impl Options {
                 "all" => options.jobs = Jobs::All,
                 "list" => options.jobs = Jobs::List,
                 "procs" => options.jobs = Jobs::Procs,
+                "hosted" => options.jobs = Jobs::Hosted,
                 "corpus" => options.jobs = Jobs::Corpus,
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(number(arg, value()?)?.max(1)),
@@ -77,6 +80,15 @@ impl Options {
 
     pub fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 5 } else { 11 })
+    }
+
+    /// How many idle sessions are hosted, how many bytes go through a terminal, how often.
+    pub fn hosted(&self) -> crate::hosted::Scale {
+        let rounds = self.rounds().min(5);
+        match self.quick {
+            true => crate::hosted::Scale { sessions: 50, flood: 10_000_000, rounds: rounds.min(3) },
+            false => crate::hosted::Scale { sessions: 200, flood: 100_000_000, rounds },
+        }
     }
 
     pub fn params(&self) -> Params {

@@ -15,9 +15,11 @@ use lariat_adapters::{Adapter, Ask};
 use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
-use lariat_sys::file;
+use lariat_sys::cgroup::{self, Cgroup};
 use lariat_sys::process::Identity;
 use lariat_sys::scan::{Process, look};
+use lariat_sys::tree::House;
+use lariat_sys::{clock, file};
 use serde::{Deserialize, Serialize};
 
 use crate::after::After;
@@ -187,6 +189,39 @@ impl Launched {
         self.shim.as_ref().is_some_and(|s| alive(&s.shim) || s.keeper.as_ref().is_some_and(alive))
     }
 
+    /// Whether its agent lives and its shim does not. What cannot be told is no.
+    pub fn is_orphaned(&self) -> bool {
+        let Some(shim) = self.shim.as_ref().filter(|_| self.exit.is_none()) else { return false };
+        let held = Identity::from(shim.shim.clone()).is_alive();
+        matches!(held, Ok(false)) && matches!(self.process(), Ok(Some(_)))
+    }
+
+    /// Where it was put when it was started: what belongs to it, whatever became of
+    /// its agent. Only what is proven to be its: the very cgroup that its shim made, in
+    /// this boot, and the very shim.
+    pub fn house(&self) -> House {
+        let Some(shim) = &self.shim else { return House::default() };
+        let this_boot = clock::boot_id().is_ok_and(|boot| boot == shim.agent.boot);
+        // Whoever took over keeps the name that the first one gave.
+        let named = |p: &Path| p.file_name().and_then(|n| n.to_str()).is_some_and(|n| self.is_own_cgroup(n));
+        let cgroup = shim.cgroup.as_deref().filter(|path| this_boot && named(path));
+        House {
+            cgroup: cgroup.zip(shim.cgroup_inode).and_then(|(path, inode)| Cgroup::find(path, inode)),
+            reaper: Some(shim.shim.clone().into()),
+            holders: shim.keeper.iter().map(|k| k.clone().into()).collect(),
+        }
+    }
+
+    fn is_own_cgroup(&self, name: &str) -> bool {
+        let shim = name.rsplit('.').next().and_then(|pid| pid.parse().ok());
+        shim.is_some_and(|pid| cgroup::name(&self.record.launch.handle, pid) == name)
+    }
+
+    /// Whether anybody is left in its cgroup.
+    pub fn left_some(&self) -> bool {
+        self.house().cgroup.is_some_and(|c| c.members().is_ok_and(|m| !m.is_empty()))
+    }
+
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self) -> Option<record::Exit> {
@@ -240,7 +275,14 @@ impl Launched {
             }
         }
         let settled = self.exit.clone().or_else(|| self.settle());
-        let Some(exit) = &settled else { return true };
+        let Some(exit) = &settled else {
+            // Nobody saw how it ended. That it did is certain; whether the session went on
+            // elsewhere, only the agent's own records could tell.
+            if self.shim.is_some() && sighting.observations.is_empty() {
+                sighting.observations.push(seen(Fact::Gone("its process is gone, and nobody saw how".into())));
+            }
+            return true;
+        };
         // What it recorded long after that exit belongs to another run.
         let later = sighting.about.updated_at.is_some_and(|t| t.0 > exit.at.0 + AFTERMATH);
         if sighting.process.is_some() || later {

@@ -121,7 +121,7 @@ impl Shared {
         let agents = self.adapters();
         let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
         let all = self.question.scope == Scope::All;
-        let living = left.filter(|(_, l)| (all && l.exit.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_)));
+        let living = left.filter(|(_, l)| (all && l.shim.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_)));
         let found = living.filter_map(|(_, l)| {
             let agent = agents.iter().find(|a| a.name() == l.record.agent)?;
             Some(self.session(agent.name(), l.sighting()))

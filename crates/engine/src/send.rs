@@ -39,6 +39,8 @@ const SENT: &str = "sent";
 const AGAIN: Duration = Duration::from_millis(1500);
 /// How long a program may take to show that it took a paste.
 const TAKEN: Duration = Duration::from_secs(2);
+/// How long another one that takes over may take until it answers.
+const TAKING_OVER: Duration = Duration::from_secs(5);
 
 /// Why nothing was sent, or not for sure.
 #[derive(Debug, thiserror::Error)]
@@ -73,12 +75,22 @@ pub enum SendError {
 }
 
 /// Connects to a session's shim; if that was killed, another one takes over first.
+/// Of several that try that at once one succeeds, and its shim answers to all.
 pub fn connect(launched: &Launched) -> Result<Client, SendError> {
-    if let Ok(client) = Client::connect(&launched.record.launch.socket) {
-        return Ok(client);
+    let socket = &launched.record.launch.socket;
+    let began = Instant::now();
+    loop {
+        match Client::connect(socket) {
+            Ok(client) => return Ok(client),
+            Err(e) if e.is_silent() => return Err(e.into()),
+            Err(_) => {}
+        }
+        match start::take_over(&std::env::current_exe()?, &launched.folder) {
+            Ok(_) => return Ok(Client::connect(socket)?),
+            Err(StartError::Held(_)) if began.elapsed() < TAKING_OVER => std::thread::sleep(Duration::from_millis(10)),
+            Err(e) => return Err(e.into()),
+        }
     }
-    start::take_over(&std::env::current_exe()?, &launched.folder)?;
-    Ok(Client::connect(&launched.record.launch.socket)?)
 }
 
 /// Whether it stands at its prompt.

@@ -30,7 +30,7 @@ use lariat_sys::{clock, durable};
 
 use crate::after::After;
 use crate::first;
-use crate::launched::Record;
+use crate::launched::{Launched, Record};
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
 
@@ -411,13 +411,14 @@ fn last_words(folder: &Path) -> String {
 
 /// Ends what a start that came to nothing left behind; whether all of it is gone.
 pub(crate) fn take_back(folder: &Path, handle: &str) -> bool {
-    let shim: Option<Shim> = record::read(folder, record::SHIM).ok().flatten();
+    let launched = Launched::read(folder).ok().flatten();
     let tree = Tree {
-        root: shim.map(|s| s.agent.into()),
+        root: launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into()),
         marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],
         spared: HashSet::new(),
     };
-    tree.end(&[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
+    let house = launched.map(|l| l.house()).unwrap_or_default();
+    tree.end_in(&house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
 }
 
 /// Adds to the journal how a start went.

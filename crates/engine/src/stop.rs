@@ -12,7 +12,12 @@
 //!    named.
 //!
 //! Whoever crashes in between, the next verb that acts finishes the job
-//! ([`finish`]): the wish names the process it was about.
+//! ([`finish`]): the wish names the process it was about, and what a launched
+//! session left behind is found in its cgroup.
+//!
+//! To end what has ended is no error. Of a session that lariat launched, what it
+//! left behind is ended then: its cgroup, its orphans and its mark prove whose
+//! they are.
 //!
 //! A session that a gateway runs has no process: its open run is ended through
 //! the gateway, by `stop` and `kill` alike, and the wish names the run.
@@ -25,13 +30,14 @@ use lariat_adapters::look::Places;
 use lariat_adapters::remote::Remote;
 use lariat_core::{Intent, Session, Time, Want};
 use lariat_shim::record::Process;
+use lariat_shim::start::StartError;
 use lariat_sys::clock;
 use lariat_sys::point::point;
 use lariat_sys::process::{Identity, is_gone};
 use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
-use crate::launched;
+use crate::launched::{self, Launched};
 use crate::records::{self, Run, Wish, Wishes};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
@@ -61,6 +67,8 @@ impl How {
 pub enum Outcome {
     /// It had ended before.
     AlreadyGone,
+    /// It had ended before, and left these behind, which ended now.
+    Swept(Vec<u32>),
     /// These processes ended.
     Ended(Vec<u32>),
     /// These would not.
@@ -96,9 +104,12 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
     let wishes = Wishes::read(places);
     wishes.put_unreadable_aside();
     let generation = wishes.by_id.get(session.id.raw()).map_or(1, |w| w.intent.generation + 1);
+    let launched = session.handle.as_ref().and_then(|h| read_launched(places, h));
     let held = match (session.live, session.pid, session.start) {
         (Some(true), Some(pid), Some(start)) => match Identity::open(pid) {
-            Ok((identity, _)) if identity.start == start => Some(identity),
+            Ok((identity, _)) if identity.start == start && !is_stand_in(&identity, launched.as_ref()) => {
+                Some(identity)
+            }
             Ok(_) => None,
             Err(e) if is_gone(&e) => None,
             Err(e) => return Err(StopError::Open(pid, e)),
@@ -128,17 +139,19 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
     // Asking again to end what has ended changes nothing of why it ended.
     let known = wishes.by_id.get(session.id.raw()).filter(|w| w.intent.want == Want::Stop);
     if wish.process.is_none() && remote.is_none() && known.is_some() {
-        return Ok(if session.live.is_none() {
-            Outcome::Unknown(session.reason.raw().to_owned())
-        } else {
-            Outcome::AlreadyGone
-        });
+        if session.live.is_none() {
+            return Ok(Outcome::Unknown(session.reason.raw().to_owned()));
+        }
+        let outcome = sweep(places, session.id.raw(), others, launched.as_ref())?;
+        if outcome != Outcome::AlreadyGone {
+            journal(places, how.verb(), session.id.raw(), &outcome);
+        }
+        return Ok(outcome);
     }
-    let folder = session.handle.as_ref().map(|h| places.state.join("sessions").join(h)).filter(|f| f.is_dir());
-    if let Some(Ok(Some(launched))) = folder.as_deref().filter(|_| wish.process.is_some()).map(launched::Launched::read)
-    {
+    if let Some(launched) = launched.as_ref().filter(|_| wish.process.is_some()) {
         let _ = launched.move_on(session.native_id.raw()); // only the handle's way to it
     }
+    let folder = launched.as_ref().map(|l| l.folder.clone());
     let stored = folder.map_or_else(|| records::put(places, &wish), |folder| records::put_in(&folder, &wish));
     if let Err(e) = stored
         && !how.force
@@ -149,7 +162,7 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
     let outcome = match (held, session.live) {
         (None, _) if remote.is_some() => end_run(remote, places, session, None, grace)?,
         (Some(root), _) => end(places, session, others, root, how)?,
-        (None, Some(false) | Some(true)) => Outcome::AlreadyGone,
+        (None, Some(_)) => sweep(places, session.id.raw(), others, launched.as_ref())?,
         (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
     };
     point("stop.ended");
@@ -189,6 +202,24 @@ fn millis(d: Duration) -> i64 {
     i64::try_from(d.as_millis()).unwrap_or(i64::MAX)
 }
 
+fn read_launched(places: &Places, handle: &str) -> Option<Launched> {
+    Launched::read(&places.state.join("sessions").join(handle)).ok().flatten()
+}
+
+/// Whether a process has the number and the start time of a launched agent and is
+/// another one: start times are told in hundredths of a second.
+fn is_stand_in(now: &Identity, launched: Option<&Launched>) -> bool {
+    let agent = launched.and_then(|l| l.shim.as_ref()).map(|s| Identity::from(s.agent.clone()));
+    agent.is_some_and(|agent| agent.pid == now.pid && agent.start == now.start && !agent.is(now))
+}
+
+/// Whom it is not about: other sessions, those that hold them, and what they started.
+fn spared(places: &Places, id: &str, handle: Option<&str>, others: &[Box<Session>]) -> HashSet<u32> {
+    let mut spared: HashSet<u32> = others.iter().filter(|o| o.id.raw() != id).filter_map(|o| o.pid).collect();
+    spared.extend(launched::All::read(places).processes_but(handle));
+    spared
+}
+
 fn end(
     places: &Places,
     session: &Session,
@@ -197,20 +228,41 @@ fn end(
     how: &How,
 ) -> Result<Outcome, StopError> {
     let adapter = lariat_adapters::all().into_iter().find(|a| a.name() == session.agent);
-    let mut spared: HashSet<u32> = others.iter().filter(|o| o.id != session.id).filter_map(|o| o.pid).collect();
-    spared.extend(launched::All::read(places).processes_but(session.handle.as_deref()));
     let mut marks = adapter.map(|a| a.marks(session.native_id.raw())).unwrap_or_default();
     marks.extend(session.handle.iter().map(|h| (lariat_shim::MARK.to_owned(), h.clone())));
     let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();
-    let tree = Tree { root: Some(root), marks, spared };
-    let ended = tree.end(gentle, how.grace)?;
+    let house = session.handle.as_ref().and_then(|h| read_launched(places, h)).map(|l| l.house()).unwrap_or_default();
+    let tree =
+        Tree { root: Some(root), marks, spared: spared(places, session.id.raw(), session.handle.as_deref(), others) };
+    let ended = tree.end_in(&house, gentle, how.grace)?;
     Ok(if ended.survivors.is_empty() { Outcome::Ended(ended.gone) } else { Outcome::Survived(ended.survivors) })
+}
+
+/// Ends what a launched session left behind that is itself gone.
+fn sweep(
+    places: &Places,
+    id: &str,
+    others: &[Box<Session>],
+    launched: Option<&Launched>,
+) -> Result<Outcome, StopError> {
+    // Only if that very agent is gone: one that lives has moved on to another session.
+    let Some(launched) = launched.filter(|l| l.shim.is_some() && is_over(l)) else { return Ok(Outcome::AlreadyGone) };
+    let handle = &launched.record.launch.handle;
+    let marks = vec![(lariat_shim::MARK.to_owned(), handle.clone())];
+    let tree = Tree { root: None, marks, spared: spared(places, id, Some(handle), others) };
+    let ended = tree.end_in(&launched.house(), &[], Duration::ZERO)?;
+    Ok(match (ended.survivors.is_empty(), ended.gone.is_empty()) {
+        (false, _) => Outcome::Survived(ended.survivors),
+        (true, false) => Outcome::Swept(ended.gone),
+        (true, true) => Outcome::AlreadyGone,
+    })
 }
 
 fn journal(places: &Places, what: &str, id: &str, outcome: &Outcome) {
     let how = match outcome {
         Outcome::AlreadyGone => "it had ended before".to_owned(),
         Outcome::Ended(pids) if pids.is_empty() => "its gateway says that no run is open".to_owned(),
+        Outcome::Swept(pids) => format!("it had ended before; ended what it left: {pids:?}, seen gone"),
         Outcome::Ended(pids) => format!("ended {pids:?}, seen gone"),
         Outcome::Survived(survivors) => format!("still there: {survivors:?}"),
         Outcome::Unknown(why) => format!("nothing signalled: {why}"),
@@ -220,35 +272,62 @@ fn journal(places: &Places, what: &str, id: &str, outcome: &Outcome) {
 }
 
 /// Finishes what a crash cut short: every session that was asked to end and
-/// whose very process still runs. For verbs that act.
+/// whose very process still runs, or that left others in its cgroup. And where a
+/// shim was killed under a live agent, another one takes its place. For verbs that
+/// act.
 pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result<Outcome, StopError>)> {
     let wishes = Wishes::read(places);
-    let unfinished = sessions.iter().filter(|s| {
-        let wish = wishes.by_id.get(s.id.raw());
-        wish.is_some_and(|w| is_unfinished(w, s) || may_be_unfinished(w, s)) && !s.shared
-    });
-    let finished = unfinished.filter_map(|s| {
-        let wish = wishes.by_id.get(s.id.raw())?;
-        let outcome = match (remote(s), &wish.run) {
-            (remote @ Some(_), Some(run)) => end_run(remote, places, s, Some(&run.id), GRACE),
-            _ => {
-                let root: Identity = wish.process.clone()?.into();
-                if !matches!(root.is_alive(), Ok(true)) {
-                    return None;
-                }
-                let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
-                end(places, s, sessions, root, &how)
+    let mut finished: Vec<(String, Result<Outcome, StopError>)> = Vec::new();
+    for session in sessions.iter().filter(|s| !s.shared) {
+        let wish = wishes.by_id.get(session.id.raw());
+        let Some(wish) = wish.filter(|w| is_unfinished(w, session) || may_be_unfinished(w, session)) else { continue };
+        if let (remote @ Some(_), Some(run)) = (remote(session), &wish.run) {
+            let outcome = end_run(remote, places, session, Some(&run.id), GRACE);
+            if !matches!(outcome, Ok(Outcome::AlreadyGone)) {
+                finished.push((wish.id.clone(), outcome)); // else another run, in another life
             }
-        };
-        if wish.run.is_some() && matches!(outcome, Ok(Outcome::AlreadyGone)) {
-            return None; // another run, in another life
+            continue;
         }
-        if let Ok(outcome) = &outcome {
-            journal(places, &format!("finish {}", wish.verb), s.id.raw(), outcome);
+        let Some(root) = wish.process.clone().map(Identity::from) else { continue };
+        if matches!(root.is_alive(), Ok(true)) {
+            let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
+            finished.push((wish.id.clone(), end(places, session, sessions, root, &how)));
         }
-        Some((s.id.raw().to_owned(), outcome))
-    });
-    finished.collect()
+    }
+    for (id, launched) in launched::All::read(places).by_id {
+        let wish = wishes.by_id.get(&id).filter(|w| w.intent.want == Want::Stop);
+        if wish.is_none() {
+            take_over(places, &id, &launched);
+        } else if wish.is_some_and(|w| w.intent.found_live) && launched.left_some() && is_over(&launched) {
+            let swept = sweep(places, &id, sessions, Some(&launched));
+            finished.push((id, swept));
+        }
+    }
+    for (id, outcome) in &finished {
+        if let (Ok(outcome), Some(wish)) = (outcome, wishes.by_id.get(id)) {
+            journal(places, &format!("finish {}", wish.verb), id, outcome);
+        }
+    }
+    finished
+}
+
+fn is_over(launched: &Launched) -> bool {
+    matches!(launched.process(), Ok(None))
+}
+
+/// Puts a shim in the place of one that was killed, so that the agent's terminal is
+/// read again and its end is known. Nothing is lost if that fails: the next one tries.
+fn take_over(places: &Places, id: &str, launched: &Launched) {
+    if !launched.is_orphaned() {
+        return;
+    }
+    let Ok(program) = std::env::current_exe() else { return };
+    let how = match lariat_shim::start::take_over(&program, &launched.folder) {
+        Ok(shim) => format!("its shim was killed; process {} took over", shim.shim.pid),
+        Err(StartError::Held(_)) => return, // another one was faster
+        Err(e) => format!("its shim was killed, and no other could take over: {e}"),
+    };
+    records::tell(places, "take over", id, how);
 }
 
 /// Whether a session still runs in the very process that was asked to end, or its

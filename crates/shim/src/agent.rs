@@ -23,6 +23,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use lariat_sys::cgroup;
 use lariat_sys::process::Identity;
 use lariat_sys::spawn::{self, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -204,11 +205,10 @@ impl Cgroup {
     fn make(handle: &str) -> Option<Cgroup> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let own = own.lines().find_map(|l| l.strip_prefix("0::/"))?;
-        let handle: String = handle.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
         let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
         let folder = mounts.iter().find(|m| m.join("cgroup.controllers").exists())?.join(own);
         sweep(&folder);
-        let path = folder.join(format!("lariat.{handle}.{}", std::process::id()));
+        let path = folder.join(cgroup::name(handle, std::process::id()));
         fs::create_dir(&path).ok()?;
         Some(Cgroup(path))
     }

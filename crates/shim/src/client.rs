@@ -3,7 +3,8 @@
 //! # Theory of operation
 //!
 //! Blocking, and nothing but a socket and a buffer. [`Client::connect`] checks the door
-//! and who is behind it, and exchanges hellos. Then everything that is said is one
+//! and who is behind it, and exchanges hellos; a shim that was halted is told apart from
+//! one that is dead. Then everything that is said is one
 //! call, and everything heard comes from [`Client::next`]. Who waits for something
 //! else besides polls the client's descriptor, and takes what has come with
 //! [`Client::receive`] and [`Client::ready`].
@@ -59,6 +60,13 @@ pub struct Client {
     closed: bool,
 }
 
+impl ClientError {
+    /// Whether somebody is there and does not answer.
+    pub fn is_silent(&self) -> bool {
+        matches!(self, ClientError::Socket(SocketError::Silent(_)))
+    }
+}
+
 impl Client {
     /// Connects to a session's socket.
     pub fn connect(socket: &Path) -> Result<Client, ClientError> {
@@ -71,9 +79,15 @@ impl Client {
                 Front::Whole(Some(Kind::Hello), len) => {
                     client.hello = Hello::parse(&client.buffer[HEADER..len]).ok_or(ClientError::NotAShim)?;
                     client.used = len;
+                    // From here on an agent may be silent for days.
+                    client.stream.set_read_timeout(None)?;
+                    client.stream.set_write_timeout(None)?;
                     return Ok(client);
                 }
-                Front::Part if !client.closed => client.receive()?,
+                Front::Part if !client.closed => client.receive().map_err(|e| match e.kind() {
+                    io::ErrorKind::WouldBlock => SocketError::Silent(socket.to_owned()).into(),
+                    _ => ClientError::Io(e),
+                })?,
                 _ => return Err(ClientError::NotAShim),
             }
         }

@@ -158,7 +158,7 @@ pub(crate) fn fetch(socket: &Path) -> Result<(OwnedFd, Option<OwnedFd>), SocketE
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(&keeper, &mut [IoSliceMut::new(&mut word)], &mut rights, RecvFlags::CMSG_CLOEXEC)
-        .map_err(|e| io(e.into()))?;
+        .map_err(|e| if e == rustix::io::Errno::AGAIN { SocketError::Silent(path.clone()) } else { io(e.into()) })?;
     let mut fds = rights.drain().filter_map(|m| match m {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,

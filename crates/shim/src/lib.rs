@@ -26,6 +26,9 @@
 //!   end seen ─ terminal drained ─ exit.json ─ viewers told ─ keeper let go ─ gone
 //! ```
 //!
+//! Where no cgroup could be made it stays a few seconds more while the agent's orphans
+//! are its children, without the lock: it is how whoever ends the session knows them.
+//!
 //! The lock on `shim.lock`, a file that is never deleted, makes a shim the only one of
 //! its session; it is taken before the socket is touched, and is gone with the process
 //! that holds it. A shim that was killed leaves an agent that goes on as long as its
@@ -52,7 +55,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use agent::{AgentError, MARK};
 use lariat_core::Time;
@@ -60,8 +63,9 @@ use lariat_sys::point::point;
 use lariat_sys::process::Identity;
 use lariat_sys::signals::{self, ChildEnds};
 use lariat_sys::spawn::{self, Side};
-use lariat_sys::{clock, process};
+use lariat_sys::{cgroup, clock, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::WaitOptions;
 pub use socket::SocketError;
 
 use agent::{Agent, Terminal, remove_cgroup};
@@ -78,6 +82,10 @@ pub const ENVIRONMENT: &str = "--environment";
 pub const TAKE_OVER: &str = "--take-over";
 /// The argument of the program that is started after the end.
 pub const AFTER: &str = "__after";
+/// What one says that finds another in its place.
+pub(crate) const HELD: &str = "another shim holds this session";
+/// How long a shim stays for the orphans of an agent that has ended.
+const LINGER: Duration = Duration::from_secs(10);
 /// How long a record that a full disk refuses is tried again.
 const TRIES: u32 = 600;
 
@@ -91,7 +99,7 @@ pub enum ShimError {
     #[error("cannot lock {0}: {1}")]
     Lock(PathBuf, io::Error),
     /// Another one has it.
-    #[error("another shim holds this session ({0} is locked)")]
+    #[error("{HELD} ({0} is locked)")]
     Held(PathBuf),
     /// A record is not there.
     #[error("{0} is not there")]
@@ -181,7 +189,7 @@ fn say(word: &str) {
 }
 
 fn run(folder: &Path, take_over: bool, given: Vec<(OsString, OsString)>) -> Result<(), ShimError> {
-    let _lock = lock(folder)?;
+    let lock = lock(folder)?;
     point("shim.locked");
     let mut launch: Launch =
         record::read(folder, record::LAUNCH)?.ok_or_else(|| ShimError::Missing(folder.join(record::LAUNCH)))?;
@@ -209,11 +217,27 @@ fn run(folder: &Path, take_over: bool, given: Vec<(OsString, OsString)>) -> Resu
         }
         socket::remove(&socket::keeper_path(&launch.socket));
     }
-    if let Some(cgroup) = &agent.cgroup {
-        remove_cgroup(cgroup);
-    }
+    drop(lock);
     start::after(folder);
+    match &agent.cgroup {
+        Some(cgroup) => drop(remove_cgroup(cgroup)),
+        None => linger(),
+    }
     Ok(())
+}
+
+/// Stays a while for the orphans of an agent that had no cgroup: whoever is ending the
+/// session knows them as our children, and as nobody's once we are gone. The session is
+/// not held any more: the lock, the socket and the keeper are gone.
+fn linger() {
+    let until = Instant::now() + LINGER;
+    while Instant::now() < until {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => std::thread::sleep(Duration::from_millis(50)),
+            Err(_) => return, // no children
+        }
+    }
 }
 
 fn lock(folder: &Path) -> Result<File, ShimError> {
@@ -335,6 +359,7 @@ fn shim_record(
         keeper: keeper.map(|k| k.process.clone()),
         socket: launch.socket.clone(),
         cgroup: agent.cgroup.clone(),
+        cgroup_inode: agent.cgroup.as_deref().and_then(cgroup::inode),
         started_at,
         taken_over_at,
     })

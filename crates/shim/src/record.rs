@@ -127,6 +127,9 @@ pub struct Shim {
     pub socket: PathBuf,
     /// The agent's own cgroup, if one could be made.
     pub cgroup: Option<PathBuf>,
+    /// The inode of that cgroup: a name may be used again.
+    #[serde(default)]
+    pub cgroup_inode: Option<u64>,
     /// When the agent was started.
     pub started_at: Time,
     /// When this shim took over from another, if it did.

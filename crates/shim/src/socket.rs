@@ -10,9 +10,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The longest path of a unix socket.
 const LONGEST: usize = 107;
+
+/// How long somebody behind a door may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there is no door.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +32,9 @@ pub enum SocketError {
     /// Another user's.
     #[error("the other end of {0} belongs to user {1}, not to us")]
     Stranger(PathBuf, u32),
+    /// Nobody answers.
+    #[error("{0} was opened, but nobody answers there for {PATIENCE:?}: is its process halted (SIGSTOP)?")]
+    Silent(PathBuf),
     /// The kernel's word.
     #[error("cannot {0} {1}: {2}")]
     Io(&'static str, PathBuf, io::Error),
@@ -76,10 +83,22 @@ pub(crate) fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Knocks.
+/// Knocks, and waits at most [`PATIENCE`] for the door and for every word after that;
+/// a process that was halted holds its door open and never answers.
 pub(crate) fn connect(path: &Path) -> Result<UnixStream, SocketError> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
     check(path)?;
-    let stream = UnixStream::connect(path).map_err(|e| SocketError::Io("connect to", path.to_owned(), e))?;
+    let io = |e: rustix::io::Errno| match e {
+        rustix::io::Errno::AGAIN => SocketError::Silent(path.to_owned()),
+        e => SocketError::Io("connect to", path.to_owned(), e.into()),
+    };
+    let address = SocketAddrUnix::new(path).map_err(io)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io)?;
+    for direction in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
+        sockopt::set_socket_timeout(&socket, direction, Some(PATIENCE)).map_err(io)?;
+    }
+    rustix::net::connect(&socket, &address).map_err(io)?;
+    let stream = UnixStream::from(socket);
     match stranger(&stream) {
         Ok(None) => Ok(stream),
         Ok(Some(uid)) => Err(SocketError::Stranger(path.to_owned(), uid)),

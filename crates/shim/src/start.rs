@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::record::{self, RecordError, Shim};
-use crate::{AFTER, ENVIRONMENT, TAKE_OVER, VERB};
+use crate::{AFTER, ENVIRONMENT, HELD, TAKE_OVER, VERB};
 
 /// Why no shim holds the session.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum StartError {
     /// It said why not.
     #[error("{0}")]
     Failed(String),
+    /// Another one holds the session, or is about to.
+    #[error("{0}")]
+    Held(String),
     /// It died without a word: an agent may have been started.
     #[error("the shim died without a word; an agent may have been started")]
     Died,
@@ -68,7 +71,11 @@ fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsStrin
     child.wait().map_err(failed)?;
     match line.trim_end() {
         "started" => record::read(folder, record::SHIM)?.ok_or(StartError::Died),
-        line => Err(line.strip_prefix("failed ").map_or(StartError::Died, |why| StartError::Failed(why.to_owned()))),
+        line => Err(match line.strip_prefix("failed ") {
+            Some(why) if why.starts_with(HELD) => StartError::Held(why.to_owned()),
+            Some(why) => StartError::Failed(why.to_owned()),
+            None => StartError::Died,
+        }),
     }
 }
 

@@ -27,12 +27,25 @@ pub fn restore() {
     }
 }
 
+/// Blocks no signal any more: for a copy of ours that is about to become another program,
+/// which would wait in vain for what we block.
+pub fn unblock() -> io::Result<()> {
+    // SAFETY: the set is initialised by `sigemptyset` before it is read and lives through the
+    // call, which allocates nothing.
+    let done = unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &set, ptr::null_mut())
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Readable whenever a child, or an orphan given to us, has ended.
 pub struct ChildEnds(OwnedFd);
 
 impl ChildEnds {
-    /// From now on. The mask this sets is not inherited by what
-    /// [`std::process::Command`] starts: it begins with an empty one.
+    /// From now on. The mask this sets is inherited by whatever is started: [`unblock`]
+    /// takes it back there.
     pub fn watch() -> io::Result<ChildEnds> {
         // SAFETY: the set is initialised by `sigemptyset` before it is read, lives
         // through the calls, and the descriptor is a new one that nobody else owns.

@@ -17,7 +17,7 @@ use std::{fs, io};
 
 use rustix::process::{Pid, WaitOptions};
 
-/// Starts a command as the leader of a new session; with `terminal`, its standard input becomes
+/// Starts a command as the leader of a new session, with no signal blocked; with `terminal`, its standard input becomes
 /// its controlling terminal; with a cgroup (its directory, opened), it is born there if that may
 /// be. Gives its PID and whether it is in the cgroup; it is a child of ours, to be reaped by us.
 ///
@@ -29,9 +29,9 @@ pub fn start(command: &mut Command, terminal: bool, cgroup: Option<BorrowedFd<'_
         if terminal {
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
         }
-        Ok(())
+        crate::signals::unblock()
     };
-    // SAFETY: it makes two system calls and allocates nothing. (It would be free to: the copy
+    // SAFETY: it makes three system calls and allocates nothing. (It would be free to: the copy
     // that runs it is made of a process with a single thread.)
     unsafe { command.pre_exec(ground) };
     let (mut reader, mut writer) = io::pipe()?;

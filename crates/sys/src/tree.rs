@@ -4,11 +4,16 @@
 //! with what the scan saw, and signalled through that: should it have ended and
 //! its number been given out again, nobody is hit. Agents put their tools into
 //! sessions of their own, so groups mean nothing here: the tree is every
-//! descendant, and every stray that carries a mark of the session in its
-//! environment.
+//! descendant, every stray that carries a mark of the session in its
+//! environment, and whoever is in the session's [`House`].
 //!
-//! It never decides whom to end: the caller names the root and the marks, and
-//! those to be spared.
+//! A tree may grow while it is ended. In a cgroup of its own one blow of the
+//! kernel's ends all, and no fork escapes it. Without one, all are halted first,
+//! until a scan finds nobody new: who is halted cannot fork, and whoever it
+//! started is still its child.
+//!
+//! It never decides whom to end: the caller names the root, the marks and the
+//! house, and those to be spared.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,6 +24,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use rustix::process::Signal;
 use rustix::process::pidfd_send_signal;
 
+use crate::cgroup::Cgroup;
+use crate::point::point;
 use crate::process::{self, Identity, is_gone};
 use crate::scan::{Process, ScanError, Table};
 
@@ -35,6 +42,17 @@ pub struct Tree {
     pub marks: Vec<(String, String)>,
     /// Processes of other sessions, never to be touched, nor what they started.
     pub spared: HashSet<u32>,
+}
+
+/// Where a session was put when it was started, so that nothing of it is lost.
+#[derive(Clone, Default, Debug)]
+pub struct House {
+    /// The cgroup made for it.
+    pub cgroup: Option<Cgroup>,
+    /// The process that its orphans come to: its children are the session's.
+    pub reaper: Option<Identity>,
+    /// Whoever else holds the session and is not part of it.
+    pub holders: Vec<Identity>,
 }
 
 /// One process of a tree, held by its pidfd.
@@ -67,8 +85,13 @@ impl Tree {
     /// the grace period; then everything at once, again and again, until a scan
     /// finds nothing of it.
     pub fn end(&self, gentle: &[Signal], grace: Duration) -> Result<Ended, ScanError> {
+        self.end_in(&House::default(), gentle, grace)
+    }
+
+    /// The same, with everyone in the session's house.
+    pub fn end_in(&self, house: &House, gentle: &[Signal], grace: Duration) -> Result<Ended, ScanError> {
         let mut seen: Vec<Identity> = Vec::new();
-        let members = self.members(&mut seen)?;
+        let members = self.members(house, &mut seen)?;
         let root = members.iter().find(|m| self.root.as_ref() == Some(&m.identity));
         if let Some(root) = root
             && !gentle.is_empty()
@@ -85,20 +108,32 @@ impl Tree {
         }
         // What the root left behind gets the same word, and a moment to heed it.
         if !gentle.is_empty() {
-            let rest = self.members(&mut seen)?;
+            let rest = self.members(house, &mut seen)?;
             for member in &rest {
                 member.signal(Signal::TERM)?;
                 member.signal(Signal::CONT)?;
             }
             wait_all(&rest, grace.min(Duration::from_secs(1)))?;
         }
-        self.kill(seen)
+        self.kill(house, seen)
     }
 
-    fn kill(&self, mut seen: Vec<Identity>) -> Result<Ended, ScanError> {
+    fn kill(&self, house: &House, mut seen: Vec<Identity>) -> Result<Ended, ScanError> {
         let began = Instant::now();
         loop {
-            let members = self.members(&mut seen)?;
+            let mut members = self.members(house, &mut seen)?;
+            point("tree.found");
+            let in_one_blow = match &house.cgroup {
+                Some(cgroup) => {
+                    let spared = self.all_spared(house, &Table::scan()?);
+                    cgroup.kill(|pid| spared.contains(&pid))?
+                }
+                None => false,
+            };
+            if !in_one_blow {
+                members = self.halt(house, members, &mut seen, began)?;
+                point("tree.halted");
+            }
             if members.is_empty() || began.elapsed() > HARD {
                 let survivors: Vec<Survivor> =
                     members.iter().map(|m| Survivor { pid: m.identity.pid, comm: m.comm.clone() }).collect();
@@ -109,19 +144,48 @@ impl Tree {
             for member in &members {
                 member.signal(Signal::KILL)?;
             }
+            point("tree.struck");
             wait_all(&members, Duration::from_millis(200))?;
+        }
+    }
+
+    /// Halts everyone until nobody new is found: all that are in the tree.
+    fn halt(
+        &self,
+        house: &House,
+        mut members: Vec<Member>,
+        seen: &mut Vec<Identity>,
+        began: Instant,
+    ) -> Result<Vec<Member>, ScanError> {
+        let mut halted: HashSet<u32> = HashSet::new();
+        loop {
+            let mut any = false;
+            for member in &members {
+                if halted.insert(member.identity.pid) {
+                    member.signal(Signal::STOP)?;
+                    any = true;
+                }
+            }
+            if !any || began.elapsed() > HARD {
+                return Ok(members);
+            }
+            members = self.members(house, seen)?;
         }
     }
 
     /// Everyone in the tree now, each checked to be the one the scan saw. Who was
     /// seen before stays in it, whoever its parent is by now.
-    fn members(&self, seen: &mut Vec<Identity>) -> Result<Vec<Member>, ScanError> {
+    fn members(&self, house: &House, seen: &mut Vec<Identity>) -> Result<Vec<Member>, ScanError> {
+        // Before the scan, which is therefore sure to show them.
+        let inside = house.cgroup.as_ref().map(Cgroup::members).transpose()?.unwrap_or_default();
         let table = Table::scan()?;
-        let spared = self.all_spared(&table);
+        let spared = self.all_spared(house, &table);
         // Each is opened and compared before anything is concluded from it.
-        let same = |i: &Identity| Identity::open(i.pid).is_ok_and(|(now, _)| now.is(i));
-        let known = self.root.iter().chain(seen.iter()).filter(|i| same(i)).filter_map(|i| table.get(i.pid));
-        let mut found: Vec<&Process> = known.chain(table.iter().filter(|p| self.is_marked(p))).collect();
+        let known = self.root.iter().chain(seen.iter()).filter(|i| is_now(i)).filter_map(|i| table.get(i.pid));
+        let orphans = house.reaper.iter().filter(|r| is_now(r)).flat_map(|r| table.children(r.pid));
+        let inside = inside.iter().filter_map(|pid| table.get(*pid));
+        let mut found: Vec<&Process> =
+            known.chain(inside).chain(orphans).chain(table.iter().filter(|p| self.is_marked(p))).collect();
         let started: Vec<&Process> = found.iter().flat_map(|p| table.descendants(p.pid)).collect();
         found.extend(started);
         let mut members: Vec<Member> = Vec::new();
@@ -154,15 +218,18 @@ impl Tree {
         self.marks.iter().any(|(name, value)| environment.get(name) == Some(value))
     }
 
-    /// The spared, what they started, and whoever asks: this process and its
-    /// parents.
-    fn all_spared(&self, table: &Table) -> HashSet<u32> {
+    /// The spared, what they started, whoever holds the session, and whoever asks:
+    /// this process and its parents.
+    fn all_spared(&self, house: &House, table: &Table) -> HashSet<u32> {
         let root = self.root.as_ref().map(|r| r.pid);
-        let mut spared: HashSet<u32> = HashSet::new();
+        let holders = house.reaper.iter().chain(&house.holders).filter(|h| is_now(h));
+        let mut spared: HashSet<u32> = holders.map(|h| h.pid).collect();
         let mut asking = std::process::id();
-        while let Some(process) = table.get(asking).filter(|p| Some(p.pid) != root && spared.insert(p.pid)) {
+        let mut asks: HashSet<u32> = HashSet::new();
+        while let Some(process) = table.get(asking).filter(|p| Some(p.pid) != root && asks.insert(p.pid)) {
             asking = process.ppid;
         }
+        spared.extend(asks);
         for pid in self.spared.iter().filter(|p| Some(**p) != root) {
             spared.insert(*pid);
             spared.extend(table.descendants(*pid).iter().map(|p| p.pid));
@@ -179,6 +246,11 @@ impl Member {
             Err(e) => Err(e.into()),
         }
     }
+}
+
+/// Whether a PID is still held by that very process.
+fn is_now(identity: &Identity) -> bool {
+    Identity::open(identity.pid).is_ok_and(|(now, _)| now.is(identity))
 }
 
 /// Waits until all have exited; `false` if the time was up before.

@@ -2,7 +2,7 @@
 
 use lariat_adapters::look::Scope;
 use lariat_core::{Time, Untrusted};
-use lariat_engine::evict;
+use lariat_engine::{evict, list, stop};
 use serde::Serialize;
 
 use crate::Done;
@@ -24,8 +24,12 @@ struct Row {
 }
 
 pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
-    let places = question(common, Scope::Live).places;
-    let old = evict::old(&places, args.retain.unwrap_or_else(|| evict::retain(&places)));
+    let live = question(common, Scope::Live);
+    let old = evict::old(&live.places, args.retain.unwrap_or_else(|| evict::retain(&live.places)));
+    if args.yes {
+        // It acts, so it finishes what was cut short.
+        stop::finish(&live.places, &list(live.clone()).listing.sessions);
+    }
     let done = args.yes.then(|| evict::forget(&old));
     if out.json {
         let records = old.into_iter().map(|o| Row { name: o.name.into(), last: o.last }).collect();

@@ -112,7 +112,7 @@ fn serde_ids<'a>(plan: &'a str, ids: &'a [&'a Untrusted]) -> Plan<'a> {
 
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
-        Outcome::AlreadyGone => "gone",
+        Outcome::AlreadyGone | Outcome::Swept(_) => "gone",
         Outcome::Ended(_) => "stopped",
         Outcome::Survived(_) => "survived",
         Outcome::Unknown(_) => "unknown",
@@ -122,7 +122,7 @@ fn word(outcome: &Outcome) -> &'static str {
 
 fn code(outcome: &Result<Outcome, StopError>) -> u8 {
     match outcome {
-        Ok(Outcome::AlreadyGone | Outcome::Ended(_)) => 0,
+        Ok(Outcome::AlreadyGone | Outcome::Swept(_) | Outcome::Ended(_)) => 0,
         Ok(Outcome::Survived(_)) | Err(_) => 1,
         Ok(Outcome::Refused(_)) => 3,
         Ok(Outcome::Unknown(_)) => 5,
@@ -132,11 +132,15 @@ fn code(outcome: &Result<Outcome, StopError>) -> u8 {
 fn tell(session: &Session, outcome: Result<Outcome, StopError>, out: &mut Out) -> Result<(), Failure> {
     let reason = match &outcome {
         Err(e) => Some(e.to_string()),
+        Ok(Outcome::Swept(_)) => Some("it had ended before; what it had left behind was ended".into()),
         Ok(Outcome::Unknown(why) | Outcome::Refused(why)) => Some(why.clone()),
         Ok(_) => None,
     };
     if out.json {
-        let ended = if let Ok(Outcome::Ended(pids)) = &outcome { pids.clone() } else { Vec::new() };
+        let ended = match &outcome {
+            Ok(Outcome::Ended(pids) | Outcome::Swept(pids)) => pids.clone(),
+            _ => Vec::new(),
+        };
         let survivors = match &outcome {
             Ok(Outcome::Survived(s)) => s.iter().map(|s| Left { pid: s.pid, comm: s.comm.clone().into() }).collect(),
             _ => Vec::new(),
@@ -147,6 +151,10 @@ fn tell(session: &Session, outcome: Result<Outcome, StopError>, out: &mut Out) -
     let id = session.id.row();
     match outcome {
         Ok(Outcome::AlreadyGone) => out.line(format_args!("{id} had ended before: {}", session.status.word()))?,
+        Ok(Outcome::Swept(pids)) => {
+            let word = session.status.word();
+            out.line(format_args!("{id} had ended before: {word}; {} processes it had left are gone", pids.len()))?;
+        }
         Ok(Outcome::Ended(pids)) if pids.is_empty() => out.line(format_args!("{id} stopped, its gateway says so"))?,
         Ok(Outcome::Ended(pids)) => out.line(format_args!("{id} stopped, {} processes gone", pids.len()))?,
         Ok(Outcome::Survived(left)) => {

@@ -249,6 +249,50 @@ fn its_terminal_can_be_entered_left_and_entered_again() {
 }
 
 #[test]
+fn of_many_who_come_after_a_killed_shim_one_takes_over_and_all_are_let_in() {
+    let sandbox = with_agents("many");
+    let launched = launch(&sandbox, &["claude"]);
+    let handle = launched["handle"].as_str().expect("text");
+    for _ in 0..3 {
+        let shim = sandbox.processes().into_iter().find(|p| p.comm == "lariat-shim").expect("its shim");
+        shim.signal(Signal::KILL);
+        wait_until("it is gone", DEADLINE, || !alive(&sandbox, shim.pid));
+        let viewers: Vec<_> =
+            (0..6).map(|_| sandbox.spawn(&lariat(&sandbox, &["attach", "--watch", handle]))).collect();
+        for viewer in &viewers {
+            wait_until("a viewer is let in", DEADLINE, || {
+                assert_eq!(viewer.exit(), None, "{}", viewer.stderr());
+                viewer.stderr().contains("attached to")
+            });
+        }
+        for viewer in viewers {
+            viewer.signal(Signal::KILL);
+            viewer.wait(DEADLINE);
+        }
+        let shims = || sandbox.processes().iter().filter(|p| p.comm == "lariat-shim" && p.state != 'Z').count();
+        wait_until("one shim is left", DEADLINE, || shims() == 1);
+    }
+    assert!(alive(&sandbox, pid(&launched)));
+}
+
+#[test]
+fn what_acts_puts_a_shim_in_the_place_of_a_killed_one_and_looking_does_not() {
+    let sandbox = with_agents("orphaned");
+    let launched = launch(&sandbox, &["claude"]);
+    let shims =
+        || sandbox.processes().into_iter().filter(|p| p.comm == "lariat-shim" && p.state != 'Z').collect::<Vec<_>>();
+    let first = shims();
+    first[0].signal(Signal::KILL);
+    wait_until("it is gone", DEADLINE, || shims().is_empty());
+    list(&sandbox).expect(launched["native_id"].as_str().expect("an id"), "starting", Some(pid(&launched)));
+    assert!(shims().is_empty(), "looking never acts");
+    assert_eq!(ask(&sandbox, &["gc", "--yes"]).code(), 0);
+    assert_eq!(shims().len(), 1);
+    let journal = ask(&sandbox, &["journal"]);
+    assert!(journal.stdout.contains("take over"), "{}", journal.stdout);
+}
+
+#[test]
 fn s37_a_claim_goes_with_its_holder_and_a_persons_stays() {
     let sandbox = with_agents("s37");
     let launched = launch(&sandbox, &["claude"]);

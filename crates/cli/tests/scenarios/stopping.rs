@@ -233,3 +233,79 @@ fn the_journal_tells_what_was_done() {
     let (code, entry) = outcome(&sandbox, &["journal", "--json"]);
     assert_eq!((code, &entry["what"], &entry["id"]), (0, &json!("kill"), &json!(format!("claude:{one}"))));
 }
+
+/// A lookalike launched by lariat, its handle, its id, and a tool of its own that nothing but its cgroup
+/// or its shim knows: without a parent, without an environment, in a session of its own.
+fn launched_with_a_stray(sandbox: &Sandbox, mode: &[&str]) -> (Value, i32) {
+    drop(Lookalike::program(sandbox, "claude"));
+    let file = sandbox.work().join("stray");
+    let leave = format!("env -i setsid sh -c 'echo $$ > {0}.tmp; mv {0}.tmp {0}; exec sleep 1000' &", file.display());
+    let script = format!("#!/bin/sh\n({leave})\nexec {}/bin/claude \"$@\"\n", sandbox.root().display());
+    let path = sandbox.root().join("own/claude");
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(&path, script).expect("a script");
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let search = format!("{}:/usr/bin:/bin", path.parent().expect("a folder").display());
+    let program = lariat(sandbox, &[&["launch", "claude", "--json"], mode].concat()).env("PATH", search);
+    let launched = sandbox.world().run(&program).expect_success().json();
+    wait_until("the stray", DEADLINE, || file.exists());
+    let stray = fs::read_to_string(&file).expect("its pid").trim().parse().expect("a pid");
+    assert!(alive(sandbox, stray));
+    (launched, stray)
+}
+
+#[test]
+fn a_stray_that_carries_no_mark_is_ended_with_its_session() {
+    for mode in [&[][..], &["--headless", "-p", "go on"]] {
+        for covered in [false, true] {
+            let sandbox = Sandbox::new("stray");
+            if covered {
+                sandbox.run(["mount", "-t", "tmpfs", "none", "/sys/fs/cgroup"]).expect_success();
+            }
+            let (launched, stray) = launched_with_a_stray(&sandbox, mode);
+            let handle = launched["handle"].as_str().expect("text");
+            let (code, told) = outcome(&sandbox, &["kill", handle, "--json"]);
+            assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+            assert!(!alive(&sandbox, stray), "{told}");
+        }
+    }
+}
+
+#[test]
+fn what_a_session_left_behind_is_ended_by_a_later_kill_that_says_so() {
+    let sandbox = Sandbox::new("left");
+    let (launched, stray) = launched_with_a_stray(&sandbox, &[]);
+    let (handle, id) = (launched["handle"].as_str().expect("text"), launched["native_id"].as_str().expect("an id"));
+    let agent = i32::try_from(launched["pid"].as_i64().expect("a pid")).expect("a pid");
+    sandbox.world().process(agent).expect("it lives").signal(Signal::KILL);
+    wait_until("it has ended", DEADLINE, || !alive(&sandbox, agent));
+    let marked = sandbox.program("sleep").arg("1000").env("LARIAT_SESSION", handle);
+    let (marked, other) = (sandbox.spawn(&marked), sandbox.lookalike("editor", &[]));
+    let before = list(&sandbox).status(id).to_owned();
+    assert!(alive(&sandbox, stray), "looking never acts");
+    let (code, told) = outcome(&sandbox, &["kill", handle, "--json"]);
+    assert_eq!((code, &told["outcome"]), (0, &json!("gone")), "{told}");
+    let ended = told["ended"].as_array().expect("pids");
+    assert!(ended.contains(&json!(stray)) && ended.contains(&json!(marked.pid())), "{told}");
+    assert!(!alive(&sandbox, stray) && !alive(&sandbox, marked.pid()));
+    other.tell("ready");
+    assert_eq!(list(&sandbox).status(id), before, "why it ended is what it was");
+    let (code, told) = outcome(&sandbox, &["kill", handle, "--json"]);
+    assert_eq!((code, &told["ended"]), (0, &json!([])), "nothing is left to end");
+}
+
+#[test]
+fn a_kill_cut_short_after_the_agents_end_is_finished_for_the_rest() {
+    let sandbox = Sandbox::new("rest");
+    let (launched, stray) = launched_with_a_stray(&sandbox, &[]);
+    let handle = launched["handle"].as_str().expect("text");
+    let agent = i32::try_from(launched["pid"].as_i64().expect("a pid")).expect("a pid");
+    let died = sandbox.world().run(&lariat(&sandbox, &["kill", handle]).env("LARIAT_DIE_AT", "stop.wished"));
+    assert_eq!(died.exit, Exit::Signal(9), "built without --features lariat/pause-points");
+    sandbox.world().process(agent).expect("it lives").signal(Signal::KILL);
+    wait_until("it has ended", DEADLINE, || !alive(&sandbox, agent));
+    assert!(alive(&sandbox, stray));
+    let acted = ask(&sandbox, &["kill", "no-such-session"]);
+    assert_eq!(acted.code(), 2, "{}", acted.stderr);
+    assert!(!alive(&sandbox, stray), "{}", acted.stderr);
+}

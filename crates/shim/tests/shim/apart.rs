@@ -23,6 +23,16 @@ fn the_environment_is_the_given_one_and_the_mark() {
 }
 
 #[test]
+fn no_signal_is_blocked_for_the_agent() {
+    // Not through a shell, which would put it right.
+    let place = Place::new("mask");
+    let session = place.session("a", &["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"]).headless();
+    session.start();
+    session.exit();
+    assert_eq!(session.file("stdout"), b"SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+}
+
+#[test]
 fn nothing_of_the_launcher_reaches_the_agent_or_stays_with_the_shim() {
     let place = Place::new("fds");
     make_fifo(&place.work().join("hold"));

@@ -86,6 +86,22 @@ fn only_one_takes_over() {
 }
 
 #[test]
+fn one_that_is_halted_is_told_apart_from_one_that_is_dead() {
+    let place = Place::new("halted");
+    let session = place.script("a", ECHO);
+    let shim = session.start();
+    let halted = session.process(shim.shim.pid);
+    halted.signal(lariat_testkit::Signal::STOP);
+    let answer = lariat_shim::client::Client::connect(&session.launch.socket);
+    assert!(answer.as_ref().is_err_and(|e| e.is_silent()), "{:?}", answer.err());
+    halted.signal(lariat_testkit::Signal::CONT);
+    session.attach(SIZE).wait_for("ready");
+    session.kill(shim.shim.pid);
+    let answer = lariat_shim::client::Client::connect(&session.launch.socket);
+    assert!(answer.as_ref().is_err_and(|e| !e.is_silent()), "{:?}", answer.err());
+}
+
+#[test]
 fn a_dead_keeper_is_replaced_and_the_new_one_keeps() {
     let place = Place::new("keeper");
     let session = place.script("a", ECHO);

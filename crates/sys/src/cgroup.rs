@@ -1,0 +1,123 @@
+//! A cgroup that was made for one session: who is in it, and the end of all of them.
+//!
+//! A cgroup is a name and an inode: names are used again, inodes are not. Nobody can
+//! leave one by forking, by a session of its own, or by clearing its environment, so
+//! what is in it belongs to whom it was made for, except what lies in another
+//! session's own cgroup below it.
+//!
+//! It makes none and never decides whom to end: the shim makes them, the caller asks.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::process::is_gone;
+
+/// What the cgroups of sessions begin with.
+const PREFIX: &str = "lariat.";
+
+/// What the cgroup of a session is called, by its handle and the PID of its shim.
+pub fn name(handle: &str, shim: u32) -> String {
+    let handle: String = handle.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
+    format!("{PREFIX}{handle}.{shim}")
+}
+
+/// The inode of a cgroup, by which it is known for as long as the machine runs.
+pub fn inode(path: &Path) -> Option<u64> {
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|m| m.ino())
+}
+
+/// A cgroup that was found to be the one it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Cgroup {
+    /// The cgroup at a path, if that is on the kernel's own file system and is the very
+    /// one that was recorded.
+    pub fn find(path: &Path, inode: u64) -> Option<Cgroup> {
+        const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
+        let kernels = rustix::fs::statfs(path).is_ok_and(|fs| fs.f_type as u64 == CGROUP2_SUPER_MAGIC);
+        let found = Cgroup { path: path.to_owned(), inode };
+        (kernels && found.is_there()).then_some(found)
+    }
+
+    fn is_there(&self) -> bool {
+        inode(&self.path) == Some(self.inode)
+    }
+
+    /// Who is in it and below it, but for what other sessions have below it. Number 0
+    /// is one in another PID namespace, whom we cannot know.
+    pub fn members(&self) -> io::Result<Vec<u32>> {
+        let mut pids = Vec::new();
+        collect(&self.path, true, &mut pids)?;
+        Ok(pids)
+    }
+
+    /// Ends everyone in it and below it with one blow that no fork escapes, unless one
+    /// is there who is not its own, not known or to be spared; says whether it was done.
+    pub fn kill(&self, spared: impl Fn(u32) -> bool) -> io::Result<bool> {
+        let mut all = Vec::new();
+        collect(&self.path, false, &mut all)?;
+        let own = self.members()?;
+        let strange = |pid: &u32| *pid == 0 || spared(*pid);
+        if all.is_empty() || all.len() > own.len() || all.iter().chain(&own).any(strange) || !self.is_there() {
+            return Ok(false);
+        }
+        match OpenOptions::new().write(true).open(self.path.join("cgroup.kill")) {
+            Ok(mut file) => file.write_all(b"1").map(|()| true),
+            // Before kernel 5.14, or not ours to write: the caller has another way.
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn collect(folder: &Path, only_own: bool, pids: &mut Vec<u32>) -> io::Result<()> {
+    match fs::read_to_string(folder.join("cgroup.procs")) {
+        Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok())),
+        // A threaded one lists its processes with the one above it.
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) => {}
+        Err(e) if is_over(&e) => return Ok(()),
+        Err(e) => return Err(e),
+    }
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if is_over(&e) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) if is_over(&e) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        let another = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if entry.file_type().is_ok_and(|t| t.is_dir()) && !(only_own && another) {
+            collect(&entry.path(), only_own, pids)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error means that the cgroup was removed meanwhile.
+fn is_over(error: &io::Error) -> bool {
+    is_gone(error) || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_and_a_folder_is_no_cgroup() {
+        assert_eq!(name("brisk-heron", 7), "lariat.brisk-heron.7");
+        assert_eq!(name("../x y", 7), "lariat.xy.7");
+        let place = std::env::temp_dir();
+        assert_eq!(Cgroup::find(&place, inode(&place).unwrap()), None);
+        assert_eq!(inode(&place.join("no such")), None);
+    }
+}
