@@ -6,6 +6,7 @@
 //! Start with [`scan`] for the process table and [`process`] for what a process
 //! is: not a PID, but a boot, a PID, a start time and a pidfd inode.
 
+pub mod beneath;
 pub mod clock;
 pub mod durable;
 pub mod file;
@@ -17,5 +18,6 @@ pub mod process;
 pub mod scan;
 pub mod signals;
 pub mod spawn;
+pub mod standing;
 pub mod tree;
 pub mod watch;
