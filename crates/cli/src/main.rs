@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Some(Verb::Unlock(args)) => verbs::locks::unlock(&args, &cli.common, &mut out),
         Some(Verb::Send(args)) => verbs::send::run(&args, &cli.common, &mut out),
         Some(Verb::Wait(args)) => verbs::wait::run(&args, &cli.common, &mut out),
+        Some(Verb::Worktree { verb }) => verbs::worktree::run(&verb, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),
         Some(Verb::Journal) => verbs::journal::run(&cli.common, &mut out),

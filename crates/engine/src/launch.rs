@@ -35,6 +35,7 @@ use crate::launched::Record;
 use crate::list::{Question, list};
 use crate::records::{self, Entry, Wish};
 use crate::stop;
+use crate::worktree::{self, Worktree, WorktreeError};
 
 /// How long an agent may take to show its id.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,6 +57,8 @@ pub struct Order {
     pub env: Vec<(String, String)>,
     /// Although somebody works there.
     pub force: bool,
+    /// The worktree that was made for it, and that `cwd` lies in.
+    pub worktree: Option<Worktree>,
 }
 
 /// What was launched.
@@ -82,8 +85,11 @@ pub enum LaunchError {
     #[error("{0} is not a directory")]
     NoDirectory(PathBuf),
     /// Somebody works there.
-    #[error("{0}; wait for it, choose another --cwd, or use --force")]
+    #[error("{0}; wait for it, give it a --worktree of its own, choose another --cwd, or use --force")]
     Claimed(String),
+    /// Its worktree could not be made.
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
     /// The agent cannot do that.
     #[error("{0}")]
     Impossible(String),
@@ -126,7 +132,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     }
     point("launch.claimed");
     evict::forget(&evict::old(places, evict::RETAIN));
-    let (handle, folder) = make_folder(places).map_err(files(&places.state))?;
+    let (handle, folder) = make_folder(places, order.worktree.as_ref().map(|w| w.handle.as_str())).map_err(files(&places.state))?;
     let record = Record {
         launch: Launch {
             version: VERSION,
@@ -146,6 +152,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
         group: order.group.clone(),
         prompt: order.ask.prompt.clone(),
         created_at: Time(clock::now_ms()),
+        worktree: order.worktree.clone(),
     };
     if let Some(input) = &plan.input {
         durable::put(&folder, record::INPUT, input.as_bytes()).map_err(files(&folder))?;
@@ -243,19 +250,26 @@ const SECOND: [&str; 32] = [
     "robin", "stoat", "swan", "tern", "vole", "wren",
 ];
 
-/// A folder under a name that is free.
-fn make_folder(places: &Places) -> io::Result<(String, PathBuf)> {
+/// A folder under the wanted name, if there is one and it is free, else under any.
+fn make_folder(places: &Places, wanted: Option<&str>) -> io::Result<(String, PathBuf)> {
     let sessions = places.state.join("sessions");
-    durable::make_folder(&sessions)?;
+    let wanted = wanted.filter(|w| !sessions.join(w).exists()).map(str::to_owned);
+    let handle = wanted.map_or_else(|| free_handle(places), Ok)?;
+    let folder = sessions.join(&handle);
+    durable::make_folder(&folder)?;
+    Ok((handle, folder))
+}
+
+/// A name that no session and no worktree has.
+pub fn free_handle(places: &Places) -> io::Result<String> {
+    let sessions = places.state.join("sessions");
     let mut seed = random()?;
     for round in 0..10_000u32 {
         let (a, b) = (seed as usize % FIRST.len(), (seed >> 8) as usize % SECOND.len());
         let number = if round < 64 { String::new() } else { format!("-{round}") };
         let handle = format!("{}-{}{number}", FIRST[a], SECOND[b]);
-        let folder = sessions.join(&handle);
-        if !folder.exists() {
-            durable::make_folder(&folder)?;
-            return Ok((handle, folder));
+        if !sessions.join(&handle).exists() && !worktree::is_taken(places, &handle) {
+            return Ok(handle);
         }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 7 ^ seed << 3;
     }

@@ -41,6 +41,9 @@ pub struct Record {
     pub prompt: Option<String>,
     /// When.
     pub created_at: Time,
+    /// The worktree it was launched in, if one was made for it.
+    #[serde(default)]
+    pub worktree: Option<crate::worktree::Worktree>,
 }
 
 /// One launched session.

@@ -17,6 +17,7 @@
 pub mod claims;
 pub mod doctor;
 pub mod evict;
+pub mod git;
 pub mod launch;
 pub mod launched;
 pub mod list;
@@ -25,6 +26,7 @@ pub mod records;
 pub mod send;
 pub mod stop;
 pub mod target;
+pub mod worktree;
 
 pub use list::{Question, list};
 pub use target::{NotOne, resolve};

@@ -4,7 +4,9 @@ use std::io::Read as _;
 
 use lariat_adapters::Ask;
 use lariat_adapters::look::Scope;
+use lariat_core::Untrusted;
 use lariat_engine::launch::{self, LaunchError, Order};
+use lariat_engine::worktree::{WorktreeError, make};
 use serde::Serialize;
 
 use crate::Done;
@@ -37,9 +39,21 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
         group: args.group.clone(),
         env: args.env.clone(),
         force: args.force,
+        worktree: None,
     };
-    let started = match launch::launch(&question(common, Scope::Live), &order) {
-        Ok(started) => started,
+    let question = question(common, Scope::Live);
+    let launched = match &args.worktree {
+        None => launch::launch(&question, &order).map(|started| (started, None)),
+        Some(branch) => {
+            let branch = Some(branch.clone()).filter(|b| !b.is_empty());
+            let wish = make::Wish { branch, base: args.base.clone(), setup: args.setup.clone() };
+            make::launch(&question, &order, &wish).map(|(started, made)| (started, Some(made)))
+        }
+    };
+    let (started, made) = match launched {
+        Ok(launched) => launched,
+        Err(LaunchError::Worktree(e @ WorktreeError::Usage(_))) => return Err(Failure::Usage(e.to_string())),
+        Err(LaunchError::Worktree(e @ WorktreeError::Refused(_))) => return Err(Failure::Refused(e.to_string())),
         Err(e @ LaunchError::Claimed(_)) => return Err(Failure::Refused(e.to_string())),
         Err(e @ (LaunchError::NoAgent(..) | LaunchError::NoDirectory(_) | LaunchError::Impossible(_))) => {
             return Err(Failure::Usage(e.to_string()));
@@ -49,7 +63,8 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
     let agent = if order.agent == "claude-code" { "claude" } else { &order.agent };
     let id = format!("{agent}:{}", started.native_id);
     if out.json {
-        let cwd = order.cwd.canonicalize().unwrap_or(order.cwd).to_string_lossy().into_owned();
+        let cwd = made.as_ref().map_or(order.cwd, |m| m.cwd.clone());
+        let cwd = cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned();
         out.json(&Told {
             handle: &started.handle,
             id,
@@ -57,10 +72,15 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
             agent,
             cwd,
             pid: started.pid,
-            worktree: None,
+            worktree: made.map(|m| m.worktree.path.to_string_lossy().into_owned()),
         })?;
     } else {
         out.line(format_args!("{}  {id}", started.handle))?;
+        if let Some(made) = made {
+            let (path, branch) = (made.worktree.path.to_string_lossy(), made.worktree.branch);
+            let how = if made.reused { "in the worktree that was there" } else { "in a worktree of its own" };
+            out.line(Untrusted::new(format!("{how}: {path}  {branch}")).row())?;
+        }
     }
     Ok(0)
 }

@@ -14,6 +14,7 @@ pub mod send;
 pub mod status;
 pub mod stop;
 pub mod wait;
+pub mod worktree;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::Warning;
