@@ -217,7 +217,6 @@ impl Git {
             ("GIT_EDITOR", "false"),
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("GIT_NO_LAZY_FETCH", "1"),
-            ("GIT_LITERAL_PATHSPECS", "1"),
             ("GIT_ADVICE", "0"),
         ]);
         command.current_dir(&self.folder).arg("--no-pager");

@@ -83,7 +83,7 @@ pub fn apply(places: &Places, target: &str, into: Option<&Path>) -> Result<Appli
     let top = Top::open(&top_path).map_err(WorktreeError::files(&top_path))?;
     let now = capture(&git, &top, &git_dir.join("index"), false)?;
     let wanted = wanted(&git, &now, one, &into)?;
-    refuse_if_in_the_way(&now, &wanted, &into, one)?;
+    refuse_if_in_the_way(&git, &now, &wanted, &into, one)?;
     point("worktree.apply");
     let files = write(&git, &top, &now, &wanted)?;
     restore_index(&git, &git_dir, &wanted)?;
@@ -156,9 +156,27 @@ fn merge(git: &Git, base: &str, ours: &str, theirs: &str) -> Result<Option<Strin
     }
 }
 
-/// Nothing that the place holds besides its commit is overwritten.
-fn refuse_if_in_the_way(now: &Capture, wanted: &Wanted, into: &Path, one: &Saved) -> Result<(), WorktreeError> {
+/// Nothing that the place holds besides its commit is overwritten. What stands
+/// there as it is wanted, by a giving back that was cut short, is not in the way.
+fn refuse_if_in_the_way(
+    git: &Git,
+    now: &Capture,
+    wanted: &Wanted,
+    into: &Path,
+    one: &Saved,
+) -> Result<(), WorktreeError> {
     let dirt = now.dirt();
+    let goal: Flat = wanted.files.iter().filter_map(|(p, b)| Some((p.clone(), b.clone()?))).collect();
+    let gone = |p: &PathBuf| wanted.files.iter().any(|(w, b)| w == p && b.is_none());
+    let changed = now.changed();
+    let half_done = !changed.is_empty() && changed.iter().all(|p| match now.files.get(p) {
+        Some(f) => goal.get(p) == Some(&f.blob),
+        None => gone(p) || !wanted.merged && !goal.contains_key(p),
+    });
+    let staged = now.staged();
+    if half_done && (staged == now.committed || staged == flat(git, &wanted.index)?) {
+        return Ok(());
+    }
     let is_own = |path: &PathBuf| !now.committed.contains_key(path);
     let differs = |path: &PathBuf, blob: &Option<super::capture::Blob>| {
         now.files.get(path).is_some_and(|f| Some(&f.blob) != blob.as_ref()) || now.ignored.contains(path)

@@ -263,6 +263,15 @@ impl Capture {
         }
     }
 
+    /// Every path whose content on the disk is not what the commit holds.
+    pub fn changed(&self) -> Vec<PathBuf> {
+        let differs = |p: &Path, f: &OnDisk| self.committed.get(p) != Some(&f.blob) && !self.unchanged.contains(p);
+        let changed = self.files.iter().filter(|(p, f)| differs(p, f)).map(|(p, _)| p.clone());
+        let work = self.work();
+        let gone = self.committed.keys().filter(|p| !work.contains_key(*p)).cloned();
+        changed.chain(gone).collect()
+    }
+
     /// Whether two captures hold the same.
     pub fn is_same(&self, other: &Capture) -> bool {
         let index = |c: &Capture| -> Vec<_> {
@@ -354,6 +363,7 @@ pub(super) fn ignored<'a>(
 ) -> Result<HashSet<PathBuf>, WorktreeError> {
     let mut text = Vec::new();
     for path in paths {
+        text.extend_from_slice(b"./"); // a name that begins with a colon is a name
         text.extend_from_slice(path.as_os_str().as_bytes());
         text.push(0);
     }
@@ -363,7 +373,7 @@ pub(super) fn ignored<'a>(
     let arguments = ["check-ignore", "-z", "--stdin"];
     let told = git.run(&arguments, Some(&mut |to: &mut dyn Write| to.write_all(&text)), Duration::from_secs(300))?;
     match told.status.code() {
-        Some(0 | 1) => Ok(told.stdout.split(|b| *b == 0).filter(|p| !p.is_empty()).map(path).collect()),
+        Some(0 | 1) => Ok(told.stdout.split(|b| *b == 0).filter_map(|p| p.strip_prefix(b"./")).map(path).collect()),
         _ => Err(GitError::Failed("check-ignore".into(), told.stderr.trim().to_owned()).into()),
     }
 }

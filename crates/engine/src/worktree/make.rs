@@ -306,7 +306,9 @@ fn fill(
     Ok(())
 }
 
-/// Copies the ignored files that `.worktreeinclude` names; never over another.
+/// Copies the files that `.worktreeinclude` names and that are ignored on both
+/// sides, so that no secret of theirs is committed by an agent that adds all;
+/// never over another.
 fn copy_included(top: &Path, worktree: &Worktree) -> Result<(), WorktreeError> {
     let include = top.join(INCLUDE);
     if file::open(&include).is_err() {
@@ -317,6 +319,7 @@ fn copy_included(top: &Path, worktree: &Worktree) -> Result<(), WorktreeError> {
     let told = git.ask(&["ls-files", "-z", "--others", "--ignored", &from])?;
     let named: Vec<PathBuf> = told.split(|b| *b == 0).filter(|p| !p.is_empty()).map(path).collect();
     let ignored = capture::ignored(&git, named.iter().filter(|p| !ends_in_slash(p)).map(PathBuf::as_path))?;
+    let ignored = capture::ignored(&worktree.git()?, ignored.iter().map(PathBuf::as_path))?;
     let source = Top::open(top).map_err(WorktreeError::files(top))?;
     let target = Top::open(&worktree.path).map_err(WorktreeError::files(&worktree.path))?;
     for path in named.iter().filter(|p| ignored.contains(*p)) {
