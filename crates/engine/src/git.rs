@@ -35,8 +35,20 @@ use lariat_sys::tree::Tree;
 
 /// The subcommands that are ever called.
 pub const CALLS: [&str; 14] = [
-    "cat-file", "check-ignore", "check-ref-format", "config", "fast-import", "for-each-ref", "ls-files", "ls-tree",
-    "merge-tree", "read-tree", "rev-list", "rev-parse", "update-ref", "worktree",
+    "cat-file",
+    "check-ignore",
+    "check-ref-format",
+    "config",
+    "fast-import",
+    "for-each-ref",
+    "ls-files",
+    "ls-tree",
+    "merge-tree",
+    "read-tree",
+    "rev-list",
+    "rev-parse",
+    "update-ref",
+    "worktree",
 ];
 
 /// How long a question may take.
@@ -77,7 +89,15 @@ const SETTINGS: [&str; 25] = [
 
 /// What git is told of our environment.
 const KEPT: [&str; 10] = [
-    "PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM",
+    "PATH",
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "LANG",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
     "GIT_CONFIG_NOSYSTEM",
 ];
 

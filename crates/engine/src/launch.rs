@@ -132,7 +132,8 @@ pub fn launch(question: &Question, order: &Order) -> Result<Started, LaunchError
     }
     point("launch.claimed");
     evict::forget(&evict::old(places, evict::RETAIN));
-    let (handle, folder) = make_folder(places, order.worktree.as_ref().map(|w| w.handle.as_str())).map_err(files(&places.state))?;
+    let (handle, folder) =
+        make_folder(places, order.worktree.as_ref().map(|w| w.handle.as_str())).map_err(files(&places.state))?;
     let record = Record {
         launch: Launch {
             version: VERSION,

@@ -249,9 +249,9 @@ impl Top {
 
     /// What stands under a name, if anything.
     pub fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
-        let found = self.folder_of(path).and_then(|(folder, name)| {
-            Ok(rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
-        });
+        let found = self
+            .folder_of(path)
+            .and_then(|(folder, name)| Ok(rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?));
         match found {
             Ok(stat) => {
                 let size = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;

@@ -85,7 +85,7 @@ fn ls(common: &Common, out: &mut Out) -> Done {
     let question = question(common, Scope::Live);
     let (found, warnings) = worktree::all(&question.places);
     let sessions = clean::sessions(&question);
-    let rows: Vec<Row> = found.iter().map(|w| clean::look(w, &sessions, true).into()).collect();
+    let rows: Vec<Row> = found.iter().map(|w| clean::look(&question.places, w, &sessions, true).into()).collect();
     if out.json {
         #[derive(Serialize)]
         struct Told {
@@ -138,14 +138,15 @@ pub struct Removed {
     reason: Option<Untrusted>,
     saved: Option<String>,
     ignored: Vec<Untrusted>,
+    left_behind: usize,
 }
 
 impl Removed {
     fn of(worktree: &Worktree, removal: Result<Removal, WorktreeError>) -> Removed {
-        let (outcome, reason, saved, ignored) = match removal {
-            Ok(Removal::Removed { saved, ignored }) => ("removed", None, saved, ignored),
-            Ok(Removal::Kept(why)) => ("preserved", Some(why), None, Vec::new()),
-            Err(e) => ("preserved", Some(e.to_string()), None, Vec::new()),
+        let (outcome, reason, saved, ignored, left_behind) = match removal {
+            Ok(Removal::Removed { saved, ignored, left_behind }) => ("removed", None, saved, ignored, left_behind),
+            Ok(Removal::Kept(why)) => ("preserved", Some(why), None, Vec::new(), 0),
+            Err(e) => ("preserved", Some(e.to_string()), None, Vec::new(), 0),
         };
         Removed {
             handle: worktree.handle.clone(),
@@ -154,12 +155,13 @@ impl Removed {
             reason: reason.map(Untrusted::new),
             saved,
             ignored: ignored.iter().map(|p: &PathBuf| Untrusted::new(p.to_string_lossy())).collect(),
+            left_behind,
         }
     }
 
     fn plan(look: &Look) -> Removed {
         let plan = match &look.kept {
-            None => Ok(Removal::Removed { saved: None, ignored: Vec::new() }),
+            None => Ok(Removal::Removed { saved: None, ignored: Vec::new(), left_behind: 0 }),
             Some(why) => Ok(Removal::Kept(why.clone())),
         };
         let mut told = Removed::of(&look.worktree, plan);
@@ -181,6 +183,10 @@ impl Removed {
         out.line(format_args!("{handle}  worktree {}  {path}{why}", self.outcome))?;
         if let Some(saved) = &self.saved {
             out.line(format_args!("  its work is saved as {saved}; `lariat worktree apply {handle}` gives it back"))?;
+        }
+        if self.left_behind > 0 {
+            let n = self.left_behind;
+            out.line(format_args!("  {n} commits that no branch holds are kept as refs/lariat/left/{handle}/"))?;
         }
         for path in self.ignored.iter().take(NAMED) {
             out.line(format_args!("  ignored, not saved: {}", path.row()))?;
@@ -228,7 +234,7 @@ fn clean(args: &WorktreeClean, common: &Common, out: &mut Out) -> Done {
     let sessions = if args.dry_run { clean::sessions(&question) } else { Vec::new() };
     for worktree in &targets {
         let removed = if args.dry_run {
-            Removed::plan(&clean::look(worktree, &sessions, false))
+            Removed::plan(&clean::look(&question.places, worktree, &sessions, false))
         } else {
             let _guard = worktree::guard(&question.places)?;
             remove(&question, worktree, args.force)
@@ -276,7 +282,7 @@ pub fn removable(common: &Common, retain: Duration, act: bool) -> Result<Vec<Rem
         return Ok(Vec::new());
     }
     let sessions = clean::sessions(&question);
-    let may = old.iter().map(|w| clean::look(w, &sessions, false)).filter(|look| look.kept.is_none());
+    let may = old.iter().map(|w| clean::look(&question.places, w, &sessions, false)).filter(|look| look.kept.is_none());
     Ok(may.map(|look| if act { remove(&question, &look.worktree, false) } else { Removed::plan(&look) }).collect())
 }
 

@@ -60,8 +60,11 @@ pub fn put(path: &Path, content: impl AsRef<[u8]>) {
     fs::write(path, content).expect("a file");
 }
 
-/// Everything below a folder but `.git`, with mode and content.
-pub fn tree(top: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+/// Files by path, with mode and content.
+pub type Files = BTreeMap<PathBuf, (u32, Vec<u8>)>;
+
+/// Everything below a folder but `.git`.
+pub fn tree(top: &Path) -> Files {
     let mut found = BTreeMap::new();
     let mut next = vec![top.to_owned()];
     while let Some(folder) = next.pop() {
@@ -194,7 +197,9 @@ fn a_launch_gets_a_checkout_of_its_own() {
     let rows = ask(&sandbox, &["worktree", "ls", "--json"]).json();
     let row = |one: &Launched| {
         let rows = rows["worktrees"].as_array().expect("rows").clone();
-        rows.into_iter().find(|r| r["handle"] == one.handle).unwrap_or_else(|| panic!("no row: {one:?}", one = one.path))
+        rows.into_iter()
+            .find(|r| r["handle"] == one.handle)
+            .unwrap_or_else(|| panic!("no row: {one:?}", one = one.path))
     };
     assert_eq!(row(&two)["branch"], "feature/x");
     assert_eq!((&row(&one)["dirty"], &row(&two)["dirty"]), (&true.into(), &false.into()), "{rows:#}");
@@ -343,7 +348,7 @@ fn s33_work_in_conflict_stays_saved_until_it_was_applied() {
         assert_eq!(told.code(), 3, "{}", told.stderr);
         assert!(told.stderr.contains(why) && told.stderr.contains(&name), "{}", told.stderr);
         assert!(tree(&repo) == before, "nothing was touched");
-        assert_eq!(saved(&sandbox, &repo), [name.clone()]);
+        assert_eq!(saved(&sandbox, &repo), [name.as_str()]);
     };
     put(&repo.join("README.md"), "ours\n");
     refused("changes of its own");
@@ -361,7 +366,10 @@ fn s33_work_in_conflict_stays_saved_until_it_was_applied() {
     assert_eq!((told.code(), &told.json()["merged"]), (0, &true.into()), "{}", told.stderr);
     let now = tree(&repo);
     let content = |path: &str| now[Path::new(path)].1.clone();
-    assert_eq!((content("README.md"), content("more"), content("else")), (b"theirs\n".into(), b"more\n".into(), b"else\n".into()));
+    assert_eq!(
+        (content("README.md"), content("more"), content("else")),
+        (b"theirs\n".into(), b"more\n".into(), b"else\n".into())
+    );
     assert!(saved(&sandbox, &repo).is_empty());
     assert_eq!(ask(&sandbox, &["worktree", "apply", &one.handle]).code(), 2, "there is nothing more");
 }
@@ -442,7 +450,11 @@ fn s34_what_is_dirty_unpushed_or_in_use_is_skipped_with_the_reason() {
     put(&two.path.join("ignored.log"), "1\n");
     end(&sandbox, &two);
     let (code, told) = clean(&sandbox, &[]);
-    assert_eq!((code, &told["outcome"], &told["ignored"][0]), (0, &"removed".into(), &"ignored.log".into()), "{told:#}");
+    assert_eq!(
+        (code, &told["outcome"], &told["ignored"][0]),
+        (0, &"removed".into(), &"ignored.log".into()),
+        "{told:#}"
+    );
     assert!(!two.path.exists() && sandbox.git(&repo, &["branch", "--list", "brief"]).is_empty());
     assert_eq!(clean(&sandbox, &["no-such"]).0, 2);
 }
@@ -471,6 +483,89 @@ fn s22_a_kill_that_cannot_remove_the_worktree_says_that_it_is_preserved() {
 }
 
 #[test]
+fn commits_that_only_the_log_knows_are_kept() {
+    let sandbox = with_agent("wtlog");
+    let repo = sandbox.work();
+    let one = launch(&sandbox, &["--worktree"]);
+    put(&one.path.join("tried"), "and thrown away\n");
+    sandbox.git(&one.path, &["add", "."]);
+    sandbox.git(&one.path, &["commit", "--quiet", "--message", "Tried"]);
+    sandbox.git(&one.path, &["reset", "--quiet", "--hard", "HEAD~1"]);
+    end(&sandbox, &one);
+    let (code, told) = clean(&sandbox, &[&one.handle]);
+    assert_eq!((code, &told["outcome"], &told["left_behind"]), (0, &"removed".into(), &1.into()), "{told:#}");
+    let name = format!("refs/lariat/left/{}/1:tried", one.handle);
+    assert_eq!(sandbox.git(&repo, &["cat-file", "blob", &name]), "and thrown away\n");
+}
+
+#[test]
+fn a_line_of_work_is_gone_on_with_where_it_was_left() {
+    let sandbox = with_agent("wtagain");
+    let repo = sandbox.work();
+    let one = launch(&sandbox, &["--worktree", "x"]);
+    put(&one.path.join("loose"), "1\n");
+    end(&sandbox, &one);
+    let two = launch(&sandbox, &["--worktree", "x"]);
+    assert_eq!((two.path.clone(), two.path.join("loose").exists()), (one.path.clone(), true));
+    assert_ne!(two.handle, one.handle, "another session");
+    end(&sandbox, &two);
+    // Another directory in its place is not touched, whoever put it there.
+    let away = one.path.with_file_name("away");
+    fs::rename(&one.path, &away).expect("moved away");
+    put(&one.path.join("precious"), "1\n");
+    let (code, told) = clean(&sandbox, &[&one.handle, "--force"]);
+    assert_eq!((code, &told["outcome"]), (3, &"preserved".into()), "{told:#}");
+    assert!(one.path.join("precious").exists() && away.join("loose").exists());
+    fs::remove_dir_all(&one.path).expect("the other");
+    fs::remove_dir_all(&away).expect("the worktree");
+    // What a person removed is made anew.
+    let three = launch(&sandbox, &["--worktree", "x"]);
+    assert_eq!(sandbox.git(&three.path, &["branch", "--show-current"]).trim(), "x");
+    assert_eq!(sandbox.git(&repo, &["worktree", "list"]).lines().count(), 2);
+}
+
+#[test]
+fn a_worktree_is_apart_from_the_checkout_it_lies_in() {
+    let sandbox = with_agent("wtapart");
+    let repo = sandbox.work();
+    let inner = repo.join(".worktrees/x");
+    sandbox.git(&repo, &["worktree", "add", "--quiet", "-b", "x", inner.to_str().expect("UTF-8")]);
+    fs::create_dir_all(inner.join("sub")).expect("a folder");
+    fs::create_dir_all(repo.join("sub")).expect("a folder");
+    let launch = |cwd: &Path| ask(&sandbox, &["launch", "claude", "--cwd", cwd.to_str().expect("UTF-8")]).code();
+    assert_eq!(launch(&repo), 0);
+    assert_eq!(launch(&repo.join("sub")), 3, "below it");
+    assert_eq!(launch(&inner.join("sub")), 0, "a worktree below it is apart");
+    assert_eq!(launch(&inner), 3, "above the one in the worktree");
+    assert_eq!(launch(repo.parent().expect("a folder")), 3, "above all of them, and no checkout");
+    // A folder that only says it is a worktree is none.
+    put(&repo.join("fake/.git"), format!("gitdir: {}\n", repo.join(".git").display()));
+    assert_eq!(launch(&repo.join("fake")), 3);
+}
+
+#[test]
+fn two_launches_at_once_have_a_worktree_each() {
+    let sandbox = with_agent("wttwo");
+    let order = ["launch", "claude", "--json", "--worktree", "--setup", "test ! -e .begun && touch .begun"];
+    let cleaning = ["worktree", "clean", "--json"];
+    let launching: Vec<Child> = (0..3).map(|_| sandbox.spawn(&lariat(&sandbox, &order))).collect();
+    // Whatever is being made is not taken for something that nobody needs.
+    while launching.iter().any(|l| l.exit().is_none()) {
+        ask(&sandbox, &cleaning);
+    }
+    let mut paths: Vec<String> = Vec::new();
+    for one in &launching {
+        let told = one.output(DEADLINE);
+        assert_eq!(told.code(), 0, "{}", told.stderr);
+        paths.push(told.json()["worktree"].as_str().expect("a path").to_owned());
+    }
+    assert!(paths.iter().all(|p| Path::new(p).join(".begun").exists()), "{paths:?}");
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), 3);
+}
+
+#[test]
 fn gc_removes_what_clean_would_and_shows_it_first() {
     let sandbox = with_agent("wtgc");
     let (one, two) = (launch(&sandbox, &["--worktree"]), launch(&sandbox, &["--worktree"]));
@@ -484,9 +579,9 @@ fn gc_removes_what_clean_would_and_shows_it_first() {
         let all = told["worktrees"].as_array().expect("worktrees").clone();
         all.iter().filter_map(|w| w["handle"].as_str().map(str::to_owned)).collect()
     };
-    assert_eq!(names(&plan), [one.handle.clone()], "{plan:#}");
+    assert_eq!(names(&plan), [one.handle.as_str()], "{plan:#}");
     assert!(one.path.exists(), "a plan does nothing");
     let done = ask(&sandbox, &["gc", "--retain", "0s", "--yes", "--json"]).json();
-    assert_eq!(names(&done), [one.handle.clone()]);
+    assert_eq!(names(&done), [one.handle.as_str()]);
     assert!(!one.path.exists() && two.path.join("loose").exists());
 }

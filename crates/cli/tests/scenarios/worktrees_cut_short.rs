@@ -1,14 +1,13 @@
 //! Worktrees and lariat killed at every step: scenario 35, and removals and givings back that were
 //! cut short.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lariat_testkit::{Exit, Sandbox};
 
 use crate::asking::{ask, lariat, list};
-use crate::worktrees::{Launched, clean, end, launch, put, saved, tree, with_agent};
+use crate::worktrees::{Files, Launched, clean, end, launch, put, saved, tree, with_agent};
 
 /// Every point that a command passes, each once, in order.
 fn points(sandbox: &Sandbox, args: &[&str]) -> Vec<String> {
@@ -38,7 +37,8 @@ fn s35_a_launch_that_crashed_at_any_step_can_be_launched_again() {
     for wanted in ["recorded", "added", "copied", "setup", "ready"] {
         assert!(points.contains(&format!("worktree.{wanted}")), "{points:?}");
     }
-    for point in points.iter().filter(|p| p.starts_with("worktree.") || p.starts_with("launch.") || p.starts_with("put."))
+    for point in
+        points.iter().filter(|p| p.starts_with("worktree.") || p.starts_with("launch.") || p.starts_with("put."))
     {
         let sandbox = with_agent("s35");
         let repo = sandbox.work();
@@ -60,7 +60,7 @@ fn s35_a_launch_that_crashed_at_any_step_can_be_launched_again() {
 }
 
 /// A session that ended and left work of all kinds.
-fn with_work(name: &str) -> (Sandbox, Launched, BTreeMap<PathBuf, (u32, Vec<u8>)>) {
+fn with_work(name: &str) -> (Sandbox, Launched, Files) {
     let sandbox = with_agent(name);
     let one = launch(&sandbox, &["--worktree"]);
     put(&one.path.join("README.md"), "changed\n");

@@ -215,9 +215,17 @@ fn arm(sandbox: &Sandbox, repo: &Path) -> std::path::PathBuf {
     }
     put(&repo.join(".git/info/attributes"), "*.txt filter=trap\\ two\n");
     let hooks = repo.join(".git/hooks");
-    for hook in ["post-checkout", "pre-commit", "post-commit", "reference-transaction", "post-index-change",
-        "fsmonitor-watchman", "post-merge", "pre-auto-gc", "post-rewrite"]
-    {
+    for hook in [
+        "post-checkout",
+        "pre-commit",
+        "post-commit",
+        "reference-transaction",
+        "post-index-change",
+        "fsmonitor-watchman",
+        "post-merge",
+        "pre-auto-gc",
+        "post-rewrite",
+    ] {
         drop(fs::remove_file(hooks.join(hook)));
         put(&hooks.join(hook), fs::read(trap).expect("the trap"));
         fs::set_permissions(hooks.join(hook), fs::Permissions::from_mode(0o755)).expect("a mode");
@@ -260,8 +268,20 @@ fn a_hostile_repository_runs_nothing_by_any_verb() {
     assert_eq!(applied.code(), 0, "{}", applied.stderr);
     calm("apply");
     // A merge, for which the repository has a driver.
-    let quiet = ["-c", "core.hooksPath=/dev/null", "-c", "filter.trap.clean=", "-c", "filter.trap.required=false",
-        "-c", "filter.trap two.process=", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false"];
+    let quiet = [
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "filter.trap.clean=",
+        "-c",
+        "filter.trap.required=false",
+        "-c",
+        "filter.trap two.process=",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "commit.gpgSign=false",
+    ];
     put(&repo.join("file.txt"), "0\n1\n2\n3\n");
     sandbox.git(&repo, &[&quiet[..], &["commit", "--quiet", "--all", "--message", "Theirs"]].concat());
     drop(fs::remove_file(&trace));

@@ -77,7 +77,9 @@ pub fn apply(places: &Places, target: &str, into: Option<&Path>) -> Result<Appli
     let looked_up = Git::within(&into);
     let (top_path, git_dir) = (looked_up.path(&["rev-parse", "--show-toplevel"])?, make::git_dir(&looked_up)?);
     let git = Git::of(&top_path, &git_dir);
-    if git.maybe(&["rev-parse", "--verify", "--quiet", &format!("{}^{{commit}}", one.name)])? != Some(one.commit.clone()) {
+    if git.maybe(&["rev-parse", "--verify", "--quiet", &format!("{}^{{commit}}", one.name)])?
+        != Some(one.commit.clone())
+    {
         return Err(WorktreeError::Usage(format!("{} belongs to another repository", into.display())));
     }
     let top = Top::open(&top_path).map_err(WorktreeError::files(&top_path))?;
@@ -136,7 +138,8 @@ fn wanted(git: &Git, now: &Capture, one: &Saved, into: &Path) -> Result<Wanted, 
     let merged = merge(git, &one.head, head, &one.commit)?.ok_or_else(kept)?;
     let index = merge(git, &one.head, head, &one.index)?.ok_or_else(kept)?;
     let tree: Flat = flat(git, &merged)?;
-    let changed = tree.iter().filter(|(p, b)| now.committed.get(*p) != Some(b)).map(|(p, b)| (p.clone(), Some(b.clone())));
+    let changed =
+        tree.iter().filter(|(p, b)| now.committed.get(*p) != Some(b)).map(|(p, b)| (p.clone(), Some(b.clone())));
     let gone = now.committed.keys().filter(|p| !tree.contains_key(*p)).map(|p| (p.clone(), None));
     Ok(Wanted { files: changed.chain(gone).collect(), index, raw_index: None, merged: true })
 }
@@ -169,10 +172,11 @@ fn refuse_if_in_the_way(
     let goal: Flat = wanted.files.iter().filter_map(|(p, b)| Some((p.clone(), b.clone()?))).collect();
     let gone = |p: &PathBuf| wanted.files.iter().any(|(w, b)| w == p && b.is_none());
     let changed = now.changed();
-    let half_done = !changed.is_empty() && changed.iter().all(|p| match now.files.get(p) {
-        Some(f) => goal.get(p) == Some(&f.blob),
-        None => gone(p) || !wanted.merged && !goal.contains_key(p),
-    });
+    let half_done = !changed.is_empty()
+        && changed.iter().all(|p| match now.files.get(p) {
+            Some(f) => goal.get(p) == Some(&f.blob),
+            None => gone(p) || !wanted.merged && !goal.contains_key(p),
+        });
     let staged = now.staged();
     if half_done && (staged == now.committed || staged == flat(git, &wanted.index)?) {
         return Ok(());

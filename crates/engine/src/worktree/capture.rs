@@ -141,8 +141,7 @@ impl Dirt {
             (self.untracked, "untracked"),
             (self.conflicted, "in conflict"),
         ];
-        let parts: Vec<String> =
-            parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
         parts.join(", ")
     }
 }
@@ -357,10 +356,7 @@ fn staged(entry: &[u8], about: &str) -> Option<Staged> {
 }
 
 /// Which of these paths git is told to ignore.
-pub(super) fn ignored<'a>(
-    git: &Git,
-    paths: impl Iterator<Item = &'a Path>,
-) -> Result<HashSet<PathBuf>, WorktreeError> {
+pub(super) fn ignored<'a>(git: &Git, paths: impl Iterator<Item = &'a Path>) -> Result<HashSet<PathBuf>, WorktreeError> {
     let mut text = Vec::new();
     for path in paths {
         text.extend_from_slice(b"./"); // a name that begins with a colon is a name

@@ -27,7 +27,7 @@ use lariat_sys::point::point;
 use lariat_sys::standing;
 
 use super::capture::{Capture, Dirt, Nested, capture, flat};
-use super::saved::{Saved, holds, save, saved};
+use super::saved::{Saved, holds, keep_left_behind, save, saved};
 use super::{Worktree, WorktreeError, forget, put};
 use crate::claims;
 use crate::git::Git;
@@ -72,6 +72,8 @@ pub enum Removal {
         saved: Option<String>,
         /// Ignored files that went with it.
         ignored: Vec<PathBuf>,
+        /// How many commits that no branch held are kept by a name of their own.
+        left_behind: usize,
     },
     /// It is still there, and why.
     Kept(String),
@@ -83,7 +85,13 @@ pub fn sessions(question: &Question) -> Vec<Box<Session>> {
 }
 
 /// Who is in a worktree, each in a phrase. What cannot be told is somebody.
-fn users(worktree: &Worktree, path: &Path, place: (u64, u64), sessions: &[Box<Session>]) -> Vec<String> {
+fn users(
+    places: &Places,
+    worktree: &Worktree,
+    path: &Path,
+    place: (u64, u64),
+    sessions: &[Box<Session>],
+) -> Vec<String> {
     let live = sessions.iter().filter(|s| s.live != Some(false)).filter(|s| {
         let cwd = s.cwd.as_ref().map(|c| Path::new(c.raw()));
         let within = cwd.is_some_and(|c| c.starts_with(&worktree.path) || c.starts_with(path));
@@ -94,6 +102,9 @@ fn users(worktree: &Worktree, path: &Path, place: (u64, u64), sessions: &[Box<Se
         format!("{name} ({}) works in it", s.status.word())
     });
     let mut users: Vec<String> = live.collect();
+    if super::is_held(places, &worktree.handle) {
+        users.push("a launch is under way in it".into());
+    }
     match standing::within(path, place) {
         Ok(found) => users.extend(found.iter().map(|s| format!("process {} ({}) {}", s.pid, s.comm, s.how))),
         Err(e) => users.push(format!("it cannot be told who is in it: {e}")),
@@ -102,7 +113,7 @@ fn users(worktree: &Worktree, path: &Path, place: (u64, u64), sessions: &[Box<Se
 }
 
 /// Looks at a worktree; `quick` believes git's stat cache.
-pub fn look(worktree: &Worktree, sessions: &[Box<Session>], quick: bool) -> Look {
+pub fn look(places: &Places, worktree: &Worktree, sessions: &[Box<Session>], quick: bool) -> Look {
     let mut look = Look {
         worktree: worktree.clone(),
         branch: None,
@@ -115,13 +126,13 @@ pub fn look(worktree: &Worktree, sessions: &[Box<Session>], quick: bool) -> Look
         kept: None,
         force_helps: false,
     };
-    if let Err(e) = look_into(&mut look, sessions, quick) {
+    if let Err(e) = look_into(places, &mut look, sessions, quick) {
         look.kept = Some(e.to_string());
     }
     look
 }
 
-fn look_into(look: &mut Look, sessions: &[Box<Session>], quick: bool) -> Result<(), WorktreeError> {
+fn look_into(places: &Places, look: &mut Look, sessions: &[Box<Session>], quick: bool) -> Result<(), WorktreeError> {
     let worktree = look.worktree.clone();
     if worktree.gone {
         return Ok(());
@@ -135,7 +146,7 @@ fn look_into(look: &mut Look, sessions: &[Box<Session>], quick: bool) -> Result<
     }
     let top = open(&worktree, &worktree.path)?;
     let git = worktree.git()?;
-    look.users = users(&worktree, &worktree.path, top.place(), sessions);
+    look.users = users(places, &worktree, &worktree.path, top.place(), sessions);
     let all = capture(&git, &top, &index_of(&worktree)?, quick)?;
     let upstream = git.maybe(&["rev-parse", "--verify", "--quiet", "@{upstream}^{commit}"])?;
     let against = upstream.unwrap_or_else(|| worktree.base.clone());
@@ -145,7 +156,7 @@ fn look_into(look: &mut Look, sessions: &[Box<Session>], quick: bool) -> Result<
     look.branch = all.branch.as_ref().map(|b| b.trim_start_matches("refs/heads/").to_owned());
     look.size = Some(all.size);
     look.dirt = Some(all.dirt());
-    look.kept = if look.users.is_empty() { hindrance(&worktree, &git, &all)? } else { Some(look.users.join("; ")) };
+    look.kept = if look.users.is_empty() { hindrance(&worktree, &all)? } else { Some(look.users.join("; ")) };
     if look.kept.is_none() {
         look.kept = work_of_its_own(&git, &all)?;
         look.force_helps = look.kept.is_some();
@@ -179,7 +190,7 @@ pub(super) fn opened(worktree: &Worktree) -> Result<(Top, Git, PathBuf), Worktre
 }
 
 /// What keeps a worktree, forced or not.
-fn hindrance(worktree: &Worktree, git: &Git, all: &Capture) -> Result<Option<String>, WorktreeError> {
+fn hindrance(worktree: &Worktree, all: &Capture) -> Result<Option<String>, WorktreeError> {
     let git_dir = git_dir_of(worktree)?;
     let has = |name: &str| git_dir.join(name).exists();
     if has("locked") {
@@ -202,7 +213,6 @@ fn hindrance(worktree: &Worktree, git: &Git, all: &Capture) -> Result<Option<Str
             return Ok(Some(why));
         }
     }
-    let _ = git;
     Ok(None)
 }
 
@@ -272,12 +282,12 @@ pub fn remove(question: &Question, worktree: &Worktree, force: bool) -> Result<R
     recover(places, &mut worktree)?;
     if worktree.gone || !worktree.path.exists() {
         finish(places, &worktree, None)?;
-        return Ok(Removal::Removed { saved: None, ignored: Vec::new() });
+        return Ok(Removal::Removed { saved: None, ignored: Vec::new(), left_behind: 0 });
     }
     // From here to the new name nobody is let in.
     let claim = claims::guard(places).map_err(WorktreeError::files(&places.state))?;
     let sessions = sessions(question);
-    let look = look(&worktree, &sessions, false);
+    let look = look(places, &worktree, &sessions, false);
     if let Some(why) = look.kept.filter(|_| !(force && look.force_helps)) {
         return Ok(Removal::Kept(why));
     }
@@ -296,7 +306,7 @@ pub fn remove(question: &Question, worktree: &Worktree, force: bool) -> Result<R
     top.rename(going.file_name().unwrap_or_default()).map_err(WorktreeError::files(&worktree.path))?;
     drop(claim);
     point("worktree.moved");
-    let last = match settle(&worktree, &going, &top, &git_dir, first, &mut kept, force) {
+    let last = match settle(places, &worktree, &going, &top, &git_dir, first, &mut kept, force) {
         Ok(last) => last,
         Err(e) => {
             give_back(&worktree, &mut top)?;
@@ -304,6 +314,13 @@ pub fn remove(question: &Question, worktree: &Worktree, force: bool) -> Result<R
                 WorktreeError::Refused(why) => Ok(Removal::Kept(why)),
                 e => Err(e),
             };
+        }
+    };
+    let left_behind = match keep_left_behind(&worktree.git_at(&going)?, &worktree.handle, &git_dir) {
+        Ok(left_behind) => left_behind,
+        Err(e) => {
+            give_back(&worktree, &mut top)?;
+            return Err(e);
         }
     };
     worktree.removing = Some(kept.as_ref().map_or_else(|| CLEAN.to_owned(), |s| s.name.clone()));
@@ -321,7 +338,7 @@ pub fn remove(question: &Question, worktree: &Worktree, force: bool) -> Result<R
     point("worktree.deleted");
     let saved = kept.map(|s| s.name);
     finish(places, &worktree, saved.as_deref())?;
-    Ok(Removal::Removed { saved, ignored: last.ignored })
+    Ok(Removal::Removed { saved, ignored: last.ignored, left_behind })
 }
 
 /// Whether it holds anything that only a saved commit would keep.
@@ -330,7 +347,9 @@ fn worth_saving(git: &Git, all: &Capture) -> Result<bool, WorktreeError> {
 }
 
 /// Looks again where no path leads any more, until what is there is what is held.
+#[expect(clippy::too_many_arguments, reason = "one step of one deed")]
 fn settle(
+    places: &Places,
     worktree: &Worktree,
     going: &Path,
     top: &Top,
@@ -341,7 +360,7 @@ fn settle(
 ) -> Result<Capture, WorktreeError> {
     let git = worktree.git_at(going)?;
     for _ in 0..ROUNDS {
-        let users = users(worktree, going, top.place(), &[]);
+        let users = users(places, worktree, going, top.place(), &[]);
         if !users.is_empty() {
             return Err(WorktreeError::Refused(users.join("; ")));
         }
@@ -353,7 +372,7 @@ fn settle(
         if !force {
             return Err(WorktreeError::Refused(why.into()));
         }
-        if let Some(hindrance) = hindrance_at(worktree, going, &git, &now)? {
+        if let Some(hindrance) = hindrance_at(worktree, going, &now)? {
             return Err(WorktreeError::Refused(format!("{why}: {hindrance}")));
         }
         *kept = Some(save(&git, top, worktree, &now, git_dir)?);
@@ -362,14 +381,9 @@ fn settle(
     Err(WorktreeError::Refused("it goes on changing while it is removed".into()))
 }
 
-fn hindrance_at(
-    worktree: &Worktree,
-    path: &Path,
-    git: &Git,
-    all: &Capture,
-) -> Result<Option<String>, WorktreeError> {
+fn hindrance_at(worktree: &Worktree, path: &Path, all: &Capture) -> Result<Option<String>, WorktreeError> {
     let moved = Worktree { path: path.to_owned(), git_dir: Some(git_dir_of(worktree)?), ..worktree.clone() };
-    hindrance(&moved, git, all)
+    hindrance(&moved, all)
 }
 
 /// Removes what was captured, and what lies in repositories that were found to
@@ -400,7 +414,7 @@ pub fn recover(places: &Places, worktree: &mut Worktree) -> Result<(), WorktreeE
         let git = worktree.git_at(&going)?;
         let all = capture(&git, &top, &git_dir.join("index"), false)?;
         let held = if name == CLEAN { all.committed.clone() } else { flat(&git, &name)? };
-        let alone = users(worktree, &going, top.place(), &[]).is_empty();
+        let alone = users(places, worktree, &going, top.place(), &[]).is_empty();
         if alone && holds(&held, &all) && delete(&top, &all)?.is_empty() {
             finish(places, worktree, Some(name.as_str()).filter(|n| *n != CLEAN))?;
             worktree.gone = true;

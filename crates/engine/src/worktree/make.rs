@@ -13,6 +13,7 @@
 //! the work in it.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +25,7 @@ use lariat_sys::beneath::Top;
 use lariat_sys::point::point;
 use lariat_sys::{clock, durable, file, spawn};
 
-use super::{Worktree, WorktreeError, all, capture, clean, folder, guard, put, setup_output};
+use super::{Worktree, WorktreeError, all, capture, clean, folder, guard, hold, put, setup_output};
 use crate::git::{Git, GitError, run_bounded};
 use crate::launch::{self, LaunchError, Order, Started};
 use crate::list::Question;
@@ -59,11 +60,15 @@ pub struct Made {
 
 /// Launches an agent in a worktree of its own.
 pub fn launch(question: &Question, order: &Order, wish: &Wish) -> Result<(Started, Made), LaunchError> {
-    let made = make(question, &order.cwd, wish)?;
+    let (made, held) = make(question, &order.cwd, wish)?;
     let order = Order { cwd: made.cwd.clone(), worktree: Some(made.worktree.clone()), ..order.clone() };
     match launch::launch(question, &order) {
-        Ok(started) => Ok((started, made)),
+        Ok(started) => {
+            drop(held); // its agent can be seen from here on
+            Ok((started, made))
+        }
         Err(e) => {
+            drop(held);
             if !made.reused {
                 undo(question, &made.worktree);
             }
@@ -146,10 +151,11 @@ struct Line {
     exists: bool,
 }
 
-/// Makes a worktree, or finds one of ours that has the branch.
-pub fn make(question: &Question, cwd: &Path, wish: &Wish) -> Result<Made, WorktreeError> {
+/// Makes a worktree, or finds one of ours that has the branch. It is held until
+/// the file is let go of.
+pub fn make(question: &Question, cwd: &Path, wish: &Wish) -> Result<(Made, File), WorktreeError> {
     let places = &question.places;
-    let _guard = guard(places).map_err(WorktreeError::files(&places.state))?;
+    let guarded = guard(places).map_err(WorktreeError::files(&places.state))?;
     sweep(question);
     let ground = ground(cwd)?;
     let handle = launch::free_handle(places).map_err(WorktreeError::files(&places.state))?;
@@ -157,8 +163,10 @@ pub fn make(question: &Question, cwd: &Path, wish: &Wish) -> Result<Made, Worktr
     if line.exists
         && let Some(made) = checked_out(question, &ground, &line.branch)?
     {
-        return Ok(made);
+        let held = hold(places, &made.worktree.handle).map_err(WorktreeError::files(&places.state))?;
+        return Ok((made, held));
     }
+    let held = hold(places, &handle).map_err(WorktreeError::files(&places.state))?;
     let path = ground.folder()?.join(&handle);
     let mut worktree = Worktree {
         handle,
@@ -176,14 +184,18 @@ pub fn make(question: &Question, cwd: &Path, wish: &Wish) -> Result<Made, Worktr
     };
     put(places, &worktree)?;
     point("worktree.recorded");
-    match fill(places, &ground, &mut worktree, &line, wish) {
+    let added = add(places, &ground, &mut worktree, &line);
+    drop(guarded); // what follows may take long, and is this worktree's own
+    match added.and_then(|()| fill(places, &ground, &mut worktree, wish)) {
         Ok(()) => {
             let within = worktree.path.join(&ground.prefix);
             let cwd = if within.is_dir() { within } else { worktree.path.clone() };
             note(places, "worktree", &worktree.handle, format!("made at {}", worktree.path.display()));
-            Ok(Made { worktree, cwd, reused: false })
+            Ok((Made { worktree, cwd, reused: false }, held))
         }
         Err(e) => {
+            let _guard = guard(places).map_err(WorktreeError::files(&places.state))?;
+            drop(held);
             let _ = clean::remove(question, &worktree, true); // what stays has its record
             Err(e)
         }
@@ -195,7 +207,7 @@ fn sweep(question: &Question) {
     let (found, _) = all(&question.places);
     for mut worktree in found {
         let _ = clean::recover(&question.places, &mut worktree);
-        if !worktree.ready && !worktree.gone {
+        if !worktree.ready && !worktree.gone && !super::is_held(&question.places, &worktree.handle) {
             let _ = clean::remove(question, &worktree, true);
         }
     }
@@ -217,7 +229,9 @@ fn line(ground: &Ground, handle: &str, wish: &Wish) -> Result<Line, WorktreeErro
     let branch = match &wish.branch {
         Some(branch) => {
             let full = format!("refs/heads/{branch}");
-            if branch.starts_with('-') || git.maybe(&["check-ref-format", "--normalize", &full])?.as_ref() != Some(&full) {
+            if branch.starts_with('-')
+                || git.maybe(&["check-ref-format", "--normalize", &full])?.as_ref() != Some(&full)
+            {
                 return Err(WorktreeError::Usage(format!("'{branch}' is no name for a branch")));
             }
             branch.clone()
@@ -255,15 +269,16 @@ fn checked_out(question: &Question, ground: &Ground, branch: &str) -> Result<Opt
     }
     let ours = all(&question.places).0.into_iter().find(|w| w.path == path && w.repo == ground.repo && !w.gone);
     let Some(worktree) = ours else {
-        let why = format!("the branch '{branch}' is checked out at {}; use --cwd there, or another branch", path.display());
+        let why =
+            format!("the branch '{branch}' is checked out at {}; use --cwd there, or another branch", path.display());
         return Err(WorktreeError::Refused(why));
     };
     if !worktree.path.exists() {
-        // Somebody removed the directory: git is told, and it is made anew.
-        clean::remove(question, &worktree, false)?;
+        // Somebody removed the directory: git is told, and it is made anew, on the same branch.
+        clean::remove(question, &Worktree { made_branch: false, ..worktree }, false)?;
         return Ok(None);
     }
-    let look = clean::look(&worktree, &clean::sessions(question), true);
+    let look = clean::look(&question.places, &worktree, &clean::sessions(question), true);
     if !look.users.is_empty() {
         let why = format!("the branch '{branch}' is in use at {}: {}", path.display(), look.users.join("; "));
         return Err(WorktreeError::Refused(why));
@@ -273,13 +288,7 @@ fn checked_out(question: &Question, ground: &Ground, branch: &str) -> Result<Opt
     Ok(Some(Made { worktree, cwd, reused: true }))
 }
 
-fn fill(
-    places: &Places,
-    ground: &Ground,
-    worktree: &mut Worktree,
-    line: &Line,
-    wish: &Wish,
-) -> Result<(), WorktreeError> {
+fn add(places: &Places, ground: &Ground, worktree: &mut Worktree, line: &Line) -> Result<(), WorktreeError> {
     let mut add: Vec<OsString> = ["worktree", "add", "--quiet"].map(Into::into).to_vec();
     if line.exists {
         add.extend([worktree.path.clone().into(), line.branch.clone().into()]);
@@ -291,7 +300,10 @@ fn fill(
     point("worktree.added");
     worktree.git_dir = Some(git_dir(&Git::within(&worktree.path))?);
     worktree.place = Some(file::place(&worktree.path).map_err(WorktreeError::files(&worktree.path))?);
-    put(places, worktree)?;
+    put(places, worktree)
+}
+
+fn fill(places: &Places, ground: &Ground, worktree: &mut Worktree, wish: &Wish) -> Result<(), WorktreeError> {
     if let Some(top) = &ground.top {
         copy_included(top, worktree)?;
     }

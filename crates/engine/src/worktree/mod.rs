@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
 use lariat_core::{Time, Untrusted, Warning};
-use lariat_sys::{durable, file};
+use lariat_sys::{durable, file, locks};
 use serde::{Deserialize, Serialize};
 
 use crate::git::{Git, GitError};
@@ -153,6 +153,27 @@ pub fn guard(places: &Places) -> io::Result<File> {
     Ok(file)
 }
 
+/// Taken while a worktree is made and launched in, so that nobody takes it for
+/// one that nobody needs. A crash lets go of it.
+fn hold(places: &Places, handle: &str) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    durable::make_folder(&folder(places))?;
+    let path = folder(places).join(format!("{handle}.lock"));
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Whether somebody is making a worktree or launching in it right now. Looking
+/// takes no lock.
+fn is_held(places: &Places, handle: &str) -> bool {
+    let Ok(place) = file::place(&folder(places).join(format!("{handle}.lock"))) else { return false };
+    match locks::held() {
+        Ok(held) => held.iter().any(|l| (l.number(), l.inode) == place),
+        Err(_) => true, // what cannot be told is held
+    }
+}
+
 /// All that lariat made and that are still there or have work saved.
 pub fn all(places: &Places) -> (Vec<Worktree>, Vec<Warning>) {
     let (mut found, mut warnings) = (Vec::new(), Vec::new());
@@ -193,7 +214,9 @@ fn put(places: &Places, worktree: &Worktree) -> Result<(), WorktreeError> {
 
 fn forget(places: &Places, handle: &str) {
     #[expect(clippy::disallowed_methods, reason = "our own record of a worktree that is gone")]
-    let _ = std::fs::remove_file(folder(places).join(format!("{handle}.json")));
+    let remove = |kind: &str| std::fs::remove_file(folder(places).join(format!("{handle}.{kind}")));
+    let _ = remove("json");
+    let _ = remove("lock"); // nobody comes back to that name
     let _ = durable::sync(&folder(places));
 }
 

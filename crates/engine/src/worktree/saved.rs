@@ -26,6 +26,10 @@ use crate::git::{Git, GitError};
 
 /// Where saved work is.
 pub const REFS: &str = "refs/lariat/saved/";
+/// Where commits are that only the log of a removed worktree knew.
+pub const LEFT: &str = "refs/lariat/left/";
+/// How far back a log is followed.
+const LOGGED: usize = 1000;
 /// How many ignored files a commit's message names.
 const NAMED: usize = 1000;
 /// How often a worktree that changes while it is saved is looked at again.
@@ -50,11 +54,8 @@ pub struct Saved {
 
 /// The work saved from a session's worktree, oldest first.
 pub fn saved(git: &Git, handle: &str) -> Result<Vec<Saved>, WorktreeError> {
-    let told = git.line(&[
-        "for-each-ref",
-        "--format=%(refname) %(objectname) %(parent)",
-        &format!("{REFS}{handle}/"),
-    ])?;
+    let told =
+        git.line(&["for-each-ref", "--format=%(refname) %(objectname) %(parent)", &format!("{REFS}{handle}/")])?;
     let mut found: Vec<Saved> = told.lines().filter_map(parse).collect();
     found.sort_by_key(|s| s.number);
     Ok(found)
@@ -243,6 +244,31 @@ fn quoted(path: &Path) -> String {
     }
     text.push('"');
     text
+}
+
+/// Gives a name to commits that were made in a worktree and that only its own log
+/// still knows (amended, reset away, left on a detached HEAD): the log goes with
+/// the worktree. How many names.
+pub fn keep_left_behind(git: &Git, handle: &str, git_dir: &Path) -> Result<usize, WorktreeError> {
+    let log = file::read_small(&git_dir.join("logs/HEAD"), 64 << 20).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log).into_owned();
+    let mut seen = HashSet::new();
+    let commits = log.lines().rev().filter_map(|line| line.split(' ').nth(1));
+    let commits: Vec<&str> = commits.filter(|oid| oid.len() >= 40 && seen.insert(*oid)).take(LOGGED).collect();
+    let prefix = format!("{LEFT}{handle}/");
+    let before = git.line(&["for-each-ref", "--format=%(refname)", &prefix])?;
+    let first = before.lines().filter_map(|n| n.rsplit('/').next()?.parse::<usize>().ok()).max().unwrap_or(0) + 1;
+    let mut count = 0;
+    for oid in commits {
+        let glob = "--glob=refs/lariat/*";
+        let own = ["rev-list", "--count", "--max-count=1", oid, "--not", "--branches", "--remotes", "--tags", glob];
+        // One that git has thrown away already is no answer.
+        if git.maybe(&own)?.as_deref() == Some("1") {
+            git.act(&["update-ref", &format!("{prefix}{}", first + count), oid, ""])?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 /// Whether everything on the disk is held by a tree.
