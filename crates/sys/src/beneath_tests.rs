@@ -106,7 +106,11 @@ fn swaps_that_race_reading_and_removing_lead_nowhere() {
                 let _ = top.put(Path::new(path), &mut &b"inside"[..], 0o600, true);
                 if let Ok((mut file, _)) = top.open_file(Path::new(path)) {
                     let mut text = Vec::new();
-                    read_through(&mut file, &mut |piece| Ok(text.extend_from_slice(piece))).unwrap();
+                    let mut take = |piece: &[u8]| {
+                        text.extend_from_slice(piece);
+                        Ok(())
+                    };
+                    read_through(&mut file, &mut take).unwrap();
                     assert_eq!(text, b"inside", "read outside in round {rounds}");
                 }
                 let _ = top.walk(true).map(|all| {
