@@ -89,6 +89,15 @@ fn swap(ground: &Path, stop: &AtomicBool, done: &AtomicUsize) {
     }
 }
 
+/// Ends the attacker also when the test fails, which would else wait for it for ever.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn swaps_that_race_reading_and_removing_lead_nowhere() {
     let ground = Ground::new("race");
@@ -97,6 +106,7 @@ fn swaps_that_race_reading_and_removing_lead_nowhere() {
     let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| swap(&ground.0, &stop, &done));
+        let _stop = Stop(&stop);
         let mut rounds = 0;
         while done.load(Ordering::Relaxed) < swaps() {
             rounds += 1;
@@ -123,6 +133,5 @@ fn swaps_that_race_reading_and_removing_lead_nowhere() {
             assert_eq!(fs::read(ground.0.join("outside/deep/file")).unwrap(), b"outside", "round {rounds}");
             assert_eq!(fs::read_dir(ground.0.join("outside")).unwrap().count(), 2, "round {rounds}");
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }

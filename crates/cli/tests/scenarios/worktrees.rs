@@ -544,25 +544,26 @@ fn a_worktree_is_apart_from_the_checkout_it_lies_in() {
 }
 
 #[test]
-fn two_launches_at_once_have_a_worktree_each() {
+fn what_is_being_made_or_launched_in_is_not_taken_for_something_that_nobody_needs() {
     let sandbox = with_agent("wttwo");
-    let order = ["launch", "claude", "--json", "--worktree", "--setup", "test ! -e .begun && touch .begun"];
-    let cleaning = ["worktree", "clean", "--json"];
-    let launching: Vec<Child> = (0..3).map(|_| sandbox.spawn(&lariat(&sandbox, &order))).collect();
-    // Whatever is being made is not taken for something that nobody needs.
-    while launching.iter().any(|l| l.exit().is_none()) {
-        ask(&sandbox, &cleaning);
+    let order = ["launch", "claude", "--json", "--worktree", "x"];
+    for point in ["worktree.copied", "worktree.ready"] {
+        let held = hold(&sandbox, &order, point);
+        let (code, told) = clean(&sandbox, &["x", "--force"]);
+        assert_eq!((code, &told["outcome"]), (3, &"preserved".into()), "{point}: {told:#}");
+        assert!(told["reason"].as_str().expect("why").contains("under way"), "{point}: {told:#}");
+        // Meanwhile another one gets a worktree of its own, and the same branch is refused.
+        let other = launch(&sandbox, &["--worktree"]);
+        assert_eq!(ask(&sandbox, &order).code(), 3, "{point}");
+        let (code, launched) = held.go_on();
+        assert_eq!(code, 0, "{point}: {launched:#}");
+        let path = launched["worktree"].as_str().expect("a path");
+        assert_eq!(sandbox.git(Path::new(path), &["branch", "--show-current"]).trim(), "x", "{point}");
+        for handle in [&other.handle, launched["handle"].as_str().expect("a handle")] {
+            assert_eq!(ask(&sandbox, &["kill", handle, "--clean"]).code(), 0, "{point}");
+        }
+        assert!(!Path::new(path).exists(), "{point}");
     }
-    let mut paths: Vec<String> = Vec::new();
-    for one in &launching {
-        let told = one.output(DEADLINE);
-        assert_eq!(told.code(), 0, "{}", told.stderr);
-        paths.push(told.json()["worktree"].as_str().expect("a path").to_owned());
-    }
-    assert!(paths.iter().all(|p| Path::new(p).join(".begun").exists()), "{paths:?}");
-    paths.sort();
-    paths.dedup();
-    assert_eq!(paths.len(), 3);
 }
 
 #[test]
