@@ -318,6 +318,21 @@ fn s32_a_clean_worktree_that_is_written_to_meanwhile_stays() {
 }
 
 #[test]
+fn s32_what_is_written_where_it_was_is_left_alone() {
+    for point in ["worktree.verified", "worktree.deleted"] {
+        let sandbox = with_agent("s32d");
+        let one = launch(&sandbox, &["--worktree"]);
+        end(&sandbox, &one);
+        let held = hold(&sandbox, &["worktree", "clean", &one.handle, "--json"], point);
+        put(&one.path.join("late"), "late\n");
+        let (code, removed) = held.go_on();
+        assert_eq!((code, &removed["outcome"]), (0, &"removed".into()), "{point}: {removed:#}");
+        assert_eq!(fs::read(one.path.join("late")).expect("left alone"), b"late\n", "{point}");
+        assert!(!one.path.join("README.md").exists(), "{point}");
+    }
+}
+
+#[test]
 fn s32_whoever_gets_in_at_the_last_moment_keeps_it() {
     let sandbox = with_agent("s32c");
     let one = launch(&sandbox, &["--worktree"]);
@@ -522,25 +537,6 @@ fn a_line_of_work_is_gone_on_with_where_it_was_left() {
     let three = launch(&sandbox, &["--worktree", "x"]);
     assert_eq!(sandbox.git(&three.path, &["branch", "--show-current"]).trim(), "x");
     assert_eq!(sandbox.git(&repo, &["worktree", "list"]).lines().count(), 2);
-}
-
-#[test]
-fn a_worktree_is_apart_from_the_checkout_it_lies_in() {
-    let sandbox = with_agent("wtapart");
-    let repo = sandbox.work();
-    let inner = repo.join(".worktrees/x");
-    sandbox.git(&repo, &["worktree", "add", "--quiet", "-b", "x", inner.to_str().expect("UTF-8")]);
-    fs::create_dir_all(inner.join("sub")).expect("a folder");
-    fs::create_dir_all(repo.join("sub")).expect("a folder");
-    let launch = |cwd: &Path| ask(&sandbox, &["launch", "claude", "--cwd", cwd.to_str().expect("UTF-8")]).code();
-    assert_eq!(launch(&repo), 0);
-    assert_eq!(launch(&repo.join("sub")), 3, "below it");
-    assert_eq!(launch(&inner.join("sub")), 0, "a worktree below it is apart");
-    assert_eq!(launch(&inner), 3, "above the one in the worktree");
-    assert_eq!(launch(repo.parent().expect("a folder")), 3, "above all of them, and no checkout");
-    // A folder that only says it is a worktree is none.
-    put(&repo.join("fake/.git"), format!("gitdir: {}\n", repo.join(".git").display()));
-    assert_eq!(launch(&repo.join("fake")), 3);
 }
 
 #[test]

@@ -93,6 +93,19 @@ fn a_bare_repository_one_without_a_commit_and_one_of_an_odd_name() {
     assert_eq!(refused.code(), 2);
     assert!(refused.stderr.contains("no commit yet"), "{}", refused.stderr);
 
+    let long = sandbox.home().join("work/long");
+    fs::create_dir_all(&long).expect("a folder");
+    sandbox.git(&long, &["init", "--quiet", "--object-format=sha256"]);
+    put(&long.join("file"), "1\n");
+    commit(&sandbox, &long);
+    let three = launch(&sandbox, &["--cwd", at(&long), "--worktree"]);
+    put(&three.path.join("loose"), "1\n");
+    end(&sandbox, &three);
+    let (code, told) = clean(&sandbox, &[&three.handle, "--force"]);
+    assert_eq!(code, 0, "{told:#}");
+    assert_eq!(ask(&sandbox, &["worktree", "apply", &three.handle]).code(), 0);
+    assert!(three.path.join("loose").exists());
+
     let odd = sandbox.project("an odd\nname");
     fs::create_dir_all(odd.join("deep/er")).expect("a folder");
     put(&odd.join("deep/er/file"), "1\n");
@@ -178,6 +191,25 @@ fn content_stays_what_it_is_whatever_filters_and_line_ends_say() {
     sandbox.git(&repo, &["config", "core.autocrlf", "true"]);
     let (code, told) = clean(&sandbox, &[&two.handle]);
     assert_eq!((code, &told["outcome"]), (0, &"removed".into()), "{told:#}");
+}
+
+#[test]
+fn a_worktree_is_apart_from_the_checkout_it_lies_in() {
+    let sandbox = with_agent("wtapart");
+    let repo = sandbox.work();
+    let inner = repo.join(".worktrees/x");
+    sandbox.git(&repo, &["worktree", "add", "--quiet", "-b", "x", inner.to_str().expect("UTF-8")]);
+    fs::create_dir_all(inner.join("sub")).expect("a folder");
+    fs::create_dir_all(repo.join("sub")).expect("a folder");
+    let launch = |cwd: &Path| ask(&sandbox, &["launch", "claude", "--cwd", cwd.to_str().expect("UTF-8")]).code();
+    assert_eq!(launch(&repo), 0);
+    assert_eq!(launch(&repo.join("sub")), 3, "below it");
+    assert_eq!(launch(&inner.join("sub")), 0, "a worktree below it is apart");
+    assert_eq!(launch(&inner), 3, "above the one in the worktree");
+    assert_eq!(launch(repo.parent().expect("a folder")), 3, "above all of them, and no checkout");
+    // A folder that only says it is a worktree is none.
+    put(&repo.join("fake/.git"), format!("gitdir: {}\n", repo.join(".git").display()));
+    assert_eq!(launch(&repo.join("fake")), 3);
 }
 
 /// Everything that a repository can name for git to run, each of which leaves a trace.

@@ -428,8 +428,13 @@ pub fn recover(places: &Places, worktree: &mut Worktree) -> Result<(), WorktreeE
 
 /// Tells git and forgets, once nothing of it is left on the disk.
 fn finish(places: &Places, worktree: &Worktree, saved_as: Option<&str>) -> Result<(), WorktreeError> {
+    if !worktree.repo.is_dir() {
+        forget(places, &worktree.handle); // its repository is gone too
+        return Ok(());
+    }
     let repository = worktree.repository();
-    if super::registered(&worktree.repo, &worktree.path).is_some() {
+    // Whatever stands there by now is somebody else's; `git worktree prune` forgets ours then.
+    if !worktree.path.exists() && super::registered(&worktree.repo, &worktree.path).is_some() {
         repository.act(&[
             "worktree".into(),
             "remove".into(),
