@@ -281,7 +281,9 @@ pub fn remove(question: &Question, worktree: &Worktree, force: bool) -> Result<R
     let mut worktree = worktree.clone();
     recover(places, &mut worktree)?;
     if worktree.gone || !worktree.path.exists() {
-        finish(places, &worktree, None)?;
+        if !worktree.gone {
+            finish(places, &worktree, None)?;
+        }
         return Ok(Removal::Removed { saved: None, ignored: Vec::new(), left_behind: 0 });
     }
     // From here to the new name nobody is let in.
