@@ -156,6 +156,7 @@ impl Ground {
             earlier: Vec::new(),
             commands: Default::default(),
             kept: false,
+            worktree: None,
             group: None,
             created_at: Time(lariat_sys::clock::now_ms()),
         };

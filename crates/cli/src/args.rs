@@ -46,7 +46,7 @@ pub enum Verb {
     /// Show what a session last said: its whole reply, open tool, question
     Peek(Peek),
     /// Start an agent that outlives this command; prints its handle and id
-    Launch(Launch),
+    Launch(Box<Launch>),
     /// Show a launched session's terminal and type into it; Ctrl-Q leaves
     #[command(visible_alias = "a")]
     Attach(Attach),
@@ -80,6 +80,11 @@ pub enum Verb {
     Unlock(Unlock),
     /// List who holds which directory: people, and every agent at work
     Locks,
+    /// The checkouts that `launch --worktree` made: list, save, give back, remove
+    Worktree {
+        #[command(subcommand)]
+        verb: WorktreeVerb,
+    },
     /// End sessions gently, with all they started; they stay ended
     Stop(Stop),
     /// End sessions at once, with all they started; they stay ended
@@ -169,6 +174,16 @@ pub struct Launch {
     /// A variable for its environment
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
+    /// Give it a checkout of its own beside the repository, on this branch (lariat/HANDLE unless
+    /// told); ignored files that .worktreeinclude names are copied
+    #[arg(long, value_name = "BRANCH", num_args = 0..=1, default_missing_value = "")]
+    pub worktree: Option<String>,
+    /// Where the new branch begins, instead of where the directory stands
+    #[arg(long, value_name = "REF", requires = "worktree")]
+    pub base: Option<String>,
+    /// A command to run in the new worktree before the agent starts
+    #[arg(long, value_name = "CMD", requires = "worktree")]
+    pub setup: Option<String>,
     /// One prompt, structured output, no terminal
     #[arg(long)]
     pub headless: bool,
@@ -465,6 +480,60 @@ pub struct Stop {
     /// Go ahead even if the wish cannot be stored durably
     #[arg(long)]
     pub force: bool,
+    /// Then remove its worktree, if nothing in it would be lost
+    #[arg(long)]
+    pub clean: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum WorktreeVerb {
+    /// List them: branch, unsaved work, size, who is in them
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Remove those that nobody is in and whose work is in a commit that is pushed or merged
+    #[command(after_help = "\
+Skipped, with the reason: what a live session or any process stands in, what holds
+work that is in no commit, commits that are neither pushed nor in another branch,
+an unfinished merge or rebase, a git lock, a repository within it.
+
+--force saves work first, as refs/lariat/saved/HANDLE/N in the repository, and reads
+it back; `lariat worktree apply HANDLE` gives it back. Ignored files are listed, not
+saved. Branches stay. A target that was refused makes the exit code 3.")]
+    Clean(WorktreeClean),
+    /// Save everything in a worktree, staged, changed and untracked, as a commit of its own
+    Save(WorktreeTargets),
+    /// Give saved work back, exactly; what is in conflict stays saved
+    Apply(WorktreeApply),
+}
+
+#[derive(Args, Debug)]
+pub struct WorktreeClean {
+    /// A handle, a branch or a path; none for all that lariat made
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// Save work that is in no commit, then remove
+    #[arg(long)]
+    pub force: bool,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct WorktreeTargets {
+    /// A handle, a branch or a path
+    #[arg(value_name = "TARGET", required = true)]
+    pub targets: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct WorktreeApply {
+    /// HANDLE for what was saved last, HANDLE/N for one of it
+    #[arg(value_name = "HANDLE[/N]")]
+    pub target: String,
+    /// A checkout of the same repository; the session's own worktree unless told
+    #[arg(long, value_name = "PATH")]
+    pub into: Option<std::path::PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         Some(Verb::Rename(args)) => verbs::rename::rename(&args, &cli.common, &mut out),
         Some(Verb::Send(args)) => verbs::send::run(&args, &cli.common, &mut out),
         Some(Verb::Wait(args)) => verbs::wait::run(&args, &cli.common, &mut out),
+        Some(Verb::Worktree { verb }) => verbs::worktree::run(&verb, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),
         Some(Verb::Journal) => verbs::journal::run(&cli.common, &mut out),

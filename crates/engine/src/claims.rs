@@ -3,7 +3,8 @@
 //! A live session holds the directory it works in: that is seen, not stored, so
 //! it ends with the session however that dies. A person may hold one too: that
 //! is stored, and has an end. A directory is its device and inode, so two names
-//! are one place; one above or below another is in conflict with it.
+//! are one place; one above or below another is in conflict with it, except that
+//! a git worktree is apart from the checkout it lies in.
 //!
 //! Every check that is followed by a start or a new claim happens under one lock
 //! ([`guard`]), so that of two who come at once one wins.
@@ -123,8 +124,29 @@ pub fn in_the_way<'a>(mut holders: impl Iterator<Item = &'a Holder>, directory: 
         let place = h.claim.as_ref().map(|c| c.place).or_else(|| file::place(&h.path).ok());
         let theirs = if h.claim.is_some() { Vec::new() } else { above(&h.path) };
         let below = mine.first().is_some_and(|m| theirs.contains(m) || h.claim.is_some() && is_above(directory, h));
-        place.is_some_and(|p| mine.contains(&p)) || below
+        (place.is_some_and(|p| mine.contains(&p)) || below) && !are_apart(&h.path, directory)
     })
+}
+
+/// Whether one of two directories is in a git worktree that lies below the other,
+/// and the other in a checkout of its own: they share no file.
+fn are_apart(a: &Path, b: &Path) -> bool {
+    let (upper, lower) = if b.starts_with(a) { (a, b) } else { (b, a) };
+    let checkout = |path: &Path| path.ancestors().find(|p| p.join(".git").exists()).map(Path::to_owned);
+    let Some(worktree) = checkout(lower).filter(|w| w != upper && w.starts_with(upper)) else { return false };
+    checkout(upper).is_some() && is_linked(&worktree)
+}
+
+/// Whether a directory is a worktree that its repository knows.
+fn is_linked(worktree: &Path) -> bool {
+    let text = |path: &Path| {
+        let bytes = file::read_small(path, 1 << 16).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim_end().to_owned()
+    };
+    let link = text(&worktree.join(".git"));
+    let git_dir = link.strip_prefix("gitdir: ").map(|dir| worktree.join(dir));
+    let back = git_dir.filter(|d| d.join("commondir").exists()).map(|d| text(&d.join("gitdir")));
+    back.is_some_and(|back| Path::new(&back) == worktree.join(".git"))
 }
 
 /// Whether a claimed directory lies below another, where it still is what was

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use lariat_adapters::look::Places;
 use lariat_sys::durable;
 
+use crate::worktree;
+
 const FIRST: [&str; 32] = [
     "amber", "brave", "brisk", "calm", "clear", "coral", "crisp", "dapper", "eager", "early", "fair", "fleet", "frank",
     "glad", "grand", "hardy", "keen", "lively", "lucid", "mellow", "merry", "neat", "noble", "plain", "proud", "quick",
@@ -17,20 +19,27 @@ const SECOND: [&str; 32] = [
     "robin", "stoat", "swan", "tern", "vole", "wren",
 ];
 
-/// A handle that is free, and its folder, newly made. Only under the claims' lock:
-/// two who come at once must not get the same.
-pub fn make(places: &Places) -> io::Result<(String, PathBuf)> {
+/// The wanted handle, if there is one and it is free, else any; and its folder, newly
+/// made. Only under the claims' lock: two who come at once must not get the same.
+pub fn make(places: &Places, wanted: Option<&str>) -> io::Result<(String, PathBuf)> {
     let sessions = places.state.join("sessions");
-    durable::make_folder(&sessions)?;
+    let wanted = wanted.filter(|w| !sessions.join(w).exists()).map(str::to_owned);
+    let handle = wanted.map_or_else(|| free(places), Ok)?;
+    let folder = sessions.join(&handle);
+    durable::make_folder(&folder)?;
+    Ok((handle, folder))
+}
+
+/// A name that no session and no worktree has.
+pub fn free(places: &Places) -> io::Result<String> {
+    let sessions = places.state.join("sessions");
     let mut seed = random()?;
     for round in 0..10_000u32 {
         let (a, b) = (seed as usize % FIRST.len(), (seed >> 8) as usize % SECOND.len());
         let number = if round < 64 { String::new() } else { format!("-{round}") };
         let handle = format!("{}-{}{number}", FIRST[a], SECOND[b]);
-        let folder = sessions.join(&handle);
-        if !folder.exists() {
-            durable::make_folder(&folder)?;
-            return Ok((handle, folder));
+        if !sessions.join(&handle).exists() && !worktree::is_taken(places, &handle) {
+            return Ok(handle);
         }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 7 ^ seed << 3;
     }

@@ -33,6 +33,7 @@ use crate::list::{Question, list};
 use crate::send;
 use crate::start::{self, Start, files};
 use crate::stop;
+use crate::worktree::Worktree;
 
 /// What to launch.
 #[derive(Clone, Default, Debug)]
@@ -57,6 +58,8 @@ pub struct Order {
     pub after: After,
     /// Bring it back after a crash or reboot without asking.
     pub keep: bool,
+    /// The worktree that was made for it, and that `cwd` lies in.
+    pub worktree: Option<Worktree>,
 }
 
 /// Launches an agent; with what went wrong with the command that was to run then.
@@ -74,7 +77,8 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     let lock = enter(question, order, &cwd)?;
     point("launch.claimed");
     evict::forget(&evict::old(places, evict::retain(places)));
-    let (handle, folder) = handle::make(places).map_err(files(&places.state))?;
+    let (handle, folder) =
+        handle::make(places, order.worktree.as_ref().map(|w| w.handle.as_str())).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
         let record = Record {
@@ -87,6 +91,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             created_at: Time(clock::now_ms()),
             commands: order.after.clone(),
             kept: order.keep,
+            worktree: order.worktree.clone(),
         };
         let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");
         Start { question, adapter, folder, record, plan, env, generation: 1, verb, again: false }.run(lock)

@@ -59,6 +59,9 @@ pub struct Record {
     pub kept: bool,
     /// When.
     pub created_at: Time,
+    /// The worktree it was launched in, if one was made for it.
+    #[serde(default)]
+    pub worktree: Option<crate::worktree::Worktree>,
 }
 
 /// One launched session.

@@ -20,6 +20,7 @@ pub mod claims;
 pub mod doctor;
 pub mod evict;
 mod first;
+pub mod git;
 pub mod handle;
 pub mod launch;
 pub mod launched;
@@ -32,6 +33,7 @@ pub mod send;
 pub mod start;
 pub mod stop;
 pub mod target;
+pub mod worktree;
 
 pub use list::{Question, list, list_as_text};
 pub use target::{NotOne, resolve};

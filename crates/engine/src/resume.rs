@@ -129,7 +129,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let kept = launched.as_ref().filter(|_| !again.fork);
     let (handle, folder) = match kept {
         Some(launched) => (launched.record.launch.handle.clone(), launched.folder.clone()),
-        None => handle::make(places).map_err(files(&places.state))?,
+        None => handle::make(places, None).map_err(files(&places.state))?,
     };
     let asked = question_of(launched.as_ref(), again, way, &folder);
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
@@ -198,6 +198,7 @@ fn record_of(adapter: &'static dyn Adapter, launched: Option<&Launched>, again: 
         group: None,
         commands: Default::default(),
         kept: false,
+        worktree: None,
         created_at: Time(clock::now_ms()),
     };
     match before {

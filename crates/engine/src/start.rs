@@ -33,6 +33,7 @@ use crate::first;
 use crate::launched::{Launched, Record};
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
+use crate::worktree::WorktreeError;
 
 /// How long an agent may take to show its id.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -80,8 +81,11 @@ pub enum LaunchError {
     #[error("{0} is not a directory")]
     NoDirectory(PathBuf),
     /// Somebody works there.
-    #[error("{0}; wait for it, choose another --cwd, or use --force")]
+    #[error("{0}; wait for it, give it a --worktree of its own, choose another --cwd, or use --force")]
     Claimed(String),
+    /// Its worktree could not be made.
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
     /// As many run as may.
     #[error("{running} of at most {max} run already{whose}; --queue waits until one has ended")]
     Full {

@@ -6,6 +6,7 @@
 //! Start with [`scan`] for the process table and [`process`] for what a process
 //! is: not a PID, but a boot, a PID, a start time and a pidfd inode.
 
+pub mod beneath;
 pub mod cgroup;
 pub mod clock;
 pub mod durable;
@@ -18,5 +19,6 @@ pub mod process;
 pub mod scan;
 pub mod signals;
 pub mod spawn;
+pub mod standing;
 pub mod tree;
 pub mod watch;

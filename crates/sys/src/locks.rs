@@ -16,6 +16,13 @@ pub struct Lock {
     pub inode: u64,
 }
 
+impl Lock {
+    /// The device as one number, as `stat` gives it.
+    pub fn number(&self) -> u64 {
+        rustix::fs::makedev(self.device.0, self.device.1)
+    }
+}
+
 /// All `flock`s held now by processes that can be seen from here.
 ///
 /// The kernel gives the table in pieces and counts on from where it stopped: a

@@ -78,6 +78,22 @@ pub fn has_exited(pidfd: &OwnedFd) -> io::Result<bool> {
     Ok(poll(&mut fds, Some(&Timespec::default()))? > 0)
 }
 
+/// Waits until the process behind a pidfd has exited; `false` if the time was up
+/// before.
+pub fn wait_exit(pidfd: &OwnedFd, at_most: std::time::Duration) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let until = std::time::Instant::now() + at_most;
+    loop {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)) {
+            Ok(n) => return Ok(n > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
 // Before 6.9 a pidfd is an anonymous inode that all share: useless as a name.
 fn pidfd_inode(pidfd: &OwnedFd) -> Option<u64> {
     const PIDFS_MAGIC: u64 = 0x5049_4446;

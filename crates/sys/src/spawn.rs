@@ -56,6 +56,19 @@ pub fn start(command: &mut Command, terminal: bool, cgroup: Option<BorrowedFd<'_
     }
 }
 
+/// Makes a command lead a group of its own and end with the thread that starts it: a helper
+/// program that must not go on alone when lariat is killed.
+pub fn end_with_us(command: &mut Command) {
+    command.process_group(0);
+    // SAFETY: it makes one system call and allocates nothing.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            Ok(())
+        })
+    };
+}
+
 /// Which side of a [`split`] this is.
 pub enum Side {
     /// The one that was there before, with the PID of the copy.

@@ -4,8 +4,10 @@ use std::io::Read as _;
 
 use lariat_adapters::Ask;
 use lariat_adapters::look::Scope;
+use lariat_core::Untrusted;
 use lariat_engine::after::{self, After};
-use lariat_engine::launch::{self, LaunchError, Order, Started};
+use lariat_engine::launch::{self, LaunchError, Order};
+use lariat_engine::worktree::{WorktreeError, make};
 use serde::Serialize;
 
 use crate::Done;
@@ -44,38 +46,49 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
         queue: args.queue,
         after: After { on_launch: args.on_launch.clone(), on_exit: args.on_exit.clone() },
         keep: args.keep,
+        worktree: None,
     };
     let question = question(common, Scope::Live);
     after::owed(&question.places);
-    let (started, wrong) = launch::launch(&question, &order).map_err(failure)?;
+    let launched = match &args.worktree {
+        None => launch::launch(&question, &order).map(|started| (started, None)),
+        Some(branch) => {
+            let branch = Some(branch.clone()).filter(|b| !b.is_empty());
+            let wish = make::Wish { branch, base: args.base.clone(), setup: args.setup.clone() };
+            make::launch(&question, &order, &wish).map(|(started, made)| (started, Some(made)))
+        }
+    };
+    let ((started, wrong), made) = launched.map_err(failure)?;
     if let Some(wrong) = wrong {
         complain(format_args!("warning: {wrong}"));
     }
     if out.json {
-        tell(&started, out)?;
+        out.json(&Told {
+            handle: &started.handle,
+            id: started.id(),
+            native_id: &started.native_id,
+            agent: started.agent,
+            cwd: started.cwd.to_string_lossy().into_owned(),
+            pid: started.pid,
+            worktree: made.map(|m| m.worktree.path.to_string_lossy().into_owned()),
+        })?;
     } else {
         out.line(format_args!("{}  {}", started.handle, started.id()))?;
+        if let Some(made) = made {
+            let (path, branch) = (made.worktree.path.to_string_lossy(), made.worktree.branch);
+            let how = if made.reused { "in the worktree that was there" } else { "in a worktree of its own" };
+            out.line(Untrusted::new(format!("{how}: {path}  {branch}")).row())?;
+        }
     }
     Ok(0)
-}
-
-/// Prints what was started as one object.
-fn tell(started: &Started, out: &mut Out) -> Result<(), Failure> {
-    out.json(&Told {
-        handle: &started.handle,
-        id: started.id(),
-        native_id: &started.native_id,
-        agent: started.agent,
-        cwd: started.cwd.to_string_lossy().into_owned(),
-        pid: started.pid,
-        worktree: None,
-    })
 }
 
 /// What a start that came to nothing means for the exit code.
 pub fn failure(error: LaunchError) -> Failure {
     use LaunchError as E;
     match error {
+        E::Worktree(WorktreeError::Usage(_)) => Failure::Usage(error.to_string()),
+        E::Worktree(WorktreeError::Refused(_)) => Failure::Refused(error.to_string()),
         E::Claimed(_) | E::Full { .. } | E::Alive(_) => Failure::Refused(error.to_string()),
         E::NoAgent(..) | E::NoDirectory(_) | E::Impossible(_) => Failure::Usage(error.to_string()),
         _ => error.into(),

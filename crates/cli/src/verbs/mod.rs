@@ -19,6 +19,7 @@ pub mod send;
 pub mod status;
 pub mod stop;
 pub mod wait;
+pub mod worktree;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

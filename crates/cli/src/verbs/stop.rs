@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::Done;
 use crate::args::{Common, Stop};
 use crate::output::{Failure, Out, complain};
-use crate::verbs::{not_one, question, warn};
+use crate::verbs::{not_one, question, warn, worktree};
 
 #[derive(Serialize)]
 struct Told<'a> {
@@ -19,6 +19,8 @@ struct Told<'a> {
     reason: Option<String>,
     ended: Vec<u32>,
     survivors: Vec<Left>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worktree: Option<worktree::Removed>,
 }
 
 #[derive(Serialize)]
@@ -59,7 +61,10 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
     for session in targets {
         let outcome = stop::stop(&places, session, sessions, &how);
         worst = worst.max(code(&outcome));
-        tell(session, outcome, out)?;
+        let gone = matches!(outcome, Ok(Outcome::Ended(_) | Outcome::AlreadyGone));
+        let removed = if args.clean { worktree::after_end(common, session, gone) } else { None };
+        worst = worst.max(removed.as_ref().map_or(0, worktree::Removed::code));
+        tell(session, outcome, removed, out)?;
         out.flush()?;
     }
     warn(&answer.listing.warnings);
@@ -129,7 +134,12 @@ fn code(outcome: &Result<Outcome, StopError>) -> u8 {
     }
 }
 
-fn tell(session: &Session, outcome: Result<Outcome, StopError>, out: &mut Out) -> Result<(), Failure> {
+fn tell(
+    session: &Session,
+    outcome: Result<Outcome, StopError>,
+    removed: Option<worktree::Removed>,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let reason = match &outcome {
         Err(e) => Some(e.to_string()),
         Ok(Outcome::Swept(_)) => Some("it had ended before; what it had left behind was ended".into()),
@@ -146,7 +156,7 @@ fn tell(session: &Session, outcome: Result<Outcome, StopError>, out: &mut Out) -
             _ => Vec::new(),
         };
         let word = outcome.as_ref().map_or("failed", word);
-        return out.json(&Told { id: &session.id, outcome: word, reason, ended, survivors });
+        return out.json(&Told { id: &session.id, outcome: word, reason, ended, survivors, worktree: removed });
     }
     let id = session.id.row();
     match outcome {
@@ -164,6 +174,9 @@ fn tell(session: &Session, outcome: Result<Outcome, StopError>, out: &mut Out) -
         Ok(Outcome::Unknown(why)) => complain(format_args!("{id}: nothing was signalled: {why}")),
         Ok(Outcome::Refused(why)) => complain(format_args!("{id}: refused: {why}")),
         Err(e) => complain(format_args!("{id}: {e}")),
+    }
+    if let Some(removed) = removed {
+        removed.tell(out)?;
     }
     Ok(())
 }

@@ -44,3 +44,6 @@ mod stopping;
 mod targets;
 mod unbound;
 mod waiting;
+mod worktrees;
+mod worktrees_cut_short;
+mod worktrees_odd;
