@@ -34,7 +34,7 @@ pub struct Loose {
 }
 
 /// A session that was just written may bear a time of the clock's last tick.
-const SLACK_MS: i64 = 2000;
+const SLACK_MS: i64 = 100;
 
 impl Loose {
     /// Whether it could hold a session of this directory, last written then: Gemini writes into a
