@@ -206,7 +206,8 @@ impl Actor {
         }
         self.stream(json!({"type": "system", "subtype": "init", "cwd": std::env::current_dir()?}));
         let place = std::env::current_dir()?;
-        let head = format!("claude (a scripted actor: no model, no network)\n{}\n{}\n", place.display(), script::ORDERS);
+        let head =
+            format!("claude (a scripted actor: no model, no network)\n{}\n{}\n", place.display(), script::ORDERS);
         self.say(&head);
         for (person, text) in self.session.conversation() {
             self.say(&format!("{} {text}", if person { '>' } else { '●' }));

@@ -110,11 +110,7 @@ fn run(says: &str, command: &str, asks: bool) -> Beat {
 }
 
 fn ask(says: &str, question: &str, options: &[&str]) -> Beat {
-    Beat::Ask {
-        says: says.into(),
-        question: question.into(),
-        options: options.iter().map(|&o| o.to_owned()).collect(),
-    }
+    Beat::Ask { says: says.into(), question: question.into(), options: options.iter().map(|&o| o.to_owned()).collect() }
 }
 
 fn say(text: &str) -> Beat {

@@ -10,11 +10,12 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    fs::{self, DirBuilder, Permissions},
+    fs::{self, DirBuilder, File, Permissions},
     io::{self, IsTerminal, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use lariat_testkit::{DEADLINE, Sandbox, built, sandbox, wait_until};
@@ -43,7 +44,7 @@ You are in the demo's world now; `exit` ends it with everything in it. Try:
 
 /// Said by this program to the copy of itself that does the work.
 const INSIDE: &str = "--inside";
-/// Each run has a place of this name and its pid.
+/// How the name of each run's place begins.
 const PLACE: &str = "/tmp/lariat-demo-";
 
 /// A tool of the projects that takes its time.
@@ -73,12 +74,17 @@ fn main() -> ExitCode {
 /// whatever became of the copy.
 fn in_a_place_of_its_own(args: &[&str]) -> ExitCode {
     sweep();
-    let place = format!("{PLACE}{}", std::process::id());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let place = format!("{PLACE}{}-{}", std::process::id(), now.subsec_micros());
     let ended = DirBuilder::new().mode(0o700).create(&place).and_then(|()| {
+        // Held for as long as the world is there; see `sweep`.
+        let door = File::open(&place)?;
+        door.lock()?;
         let this = std::env::current_exe()?;
-        Command::new(this).arg(INSIDE).args(args).env(sandbox::PLACE, &place).status()
+        let status = Command::new(this).arg(INSIDE).args(args).env(sandbox::PLACE, &place).status();
+        fs::remove_dir_all(&place)?;
+        status
     });
-    drop(fs::remove_dir_all(&place));
     match ended {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -89,14 +95,14 @@ fn in_a_place_of_its_own(args: &[&str]) -> ExitCode {
     }
 }
 
-/// Removes the places of earlier runs that were killed.
+/// Removes the places of earlier runs that were killed: those that nobody holds.
 fn sweep() {
     let own = fs::metadata("/proc/self").map(|m| m.uid()).ok();
     for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
         let path = entry.path();
-        let pid = path.to_str().and_then(|p| p.strip_prefix(PLACE)).and_then(|pid| pid.parse::<u32>().ok());
-        let ours = entry.metadata().is_ok_and(|m| m.is_dir() && Some(m.uid()) == own);
-        if ours && pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        let ours = path.to_str().is_some_and(|p| p.starts_with(PLACE))
+            && entry.metadata().is_ok_and(|m| m.is_dir() && Some(m.uid()) == own);
+        if ours && File::open(&path).is_ok_and(|door| door.try_lock().is_ok()) {
             drop(fs::remove_dir_all(path));
         }
     }
@@ -106,14 +112,14 @@ fn show(stay: bool) -> ExitCode {
     let mut stage = Stage::build();
     stage.plays("an agent works; then the machine loses power, and comes up again");
     stage.types("lariat launch claude --name migration --cwd ~/work/billing -p 'Write the addresses migration'");
-    stage.until("migration", "running Bash");
+    stage.until(&["lariat", "logs", "migration"], "step 1");
     stage.loses_power();
     stage.plays("six more, each in a project of its own");
     for line in LAUNCHES {
         stage.types(line);
     }
     for (name, state) in STATES {
-        stage.until(name, state);
+        stage.until(&["lariat", "status", name], state);
     }
     stage.tour();
     if stay && io::stdin().is_terminal() && io::stdout().is_terminal() {
@@ -200,10 +206,16 @@ impl Stage {
             ("why does it say that this one waits for me?", "lariat explain release"),
             ("what did it last say, and what does it want?", "lariat peek release"),
             ("it may; the answer reaches it wherever its terminal is", "lariat approve release"),
-            ("its turn is over when `wait` returns, and the tag is there", "lariat wait release; git -C ~/work/webshop tag"),
-            ("say something to another, and wait for the reply", "lariat send triage 'Which one is the oldest?' --wait"),
+            (
+                "its turn is over when `wait` returns, and the tag is there",
+                "lariat wait release; git -C ~/work/webshop tag",
+            ),
+            (
+                "say something to another, and wait for the reply",
+                "lariat send triage 'Which one is the oldest?' --wait",
+            ),
             ("end the one that runs the suite, with all that it started", "lariat kill parser"),
-            ("nothing of it is left", "ps -eo pid,args | grep '[s]uite'"),
+            ("nothing of it is left", "grep -ls '[s]uite' /proc/[0-9]*/cmdline"),
             ("and here is everything, with what has ended", "lariat ls -a"),
             ("what did the power cut cost? the one that was killed is not among it", "lariat restore"),
             ("bring it back, under its own id", "lariat restore --yes"),
@@ -229,10 +241,10 @@ impl Stage {
         self.enter(&["bash", "-c", line], Stdio::null(), Stdio::inherit());
     }
 
-    /// Waits until lariat says this of a session.
-    fn until(&self, name: &str, wanted: &str) {
-        wait_until(&format!("{name} to be {wanted:?}"), DEADLINE, || {
-            let told = self.enter(&["lariat", "status", name], Stdio::null(), Stdio::piped());
+    /// Waits until a command says this.
+    fn until(&self, argv: &[&str], wanted: &str) {
+        wait_until(&format!("{wanted:?} of {argv:?}"), DEADLINE, || {
+            let told = self.enter(argv, Stdio::null(), Stdio::piped());
             String::from_utf8_lossy(&told.stdout).contains(wanted)
         });
     }
@@ -249,7 +261,7 @@ impl Stage {
         nsenter.env_clear().env("HOME", &self.home);
         let path = std::env::var("PATH").unwrap_or_default();
         nsenter.env("PATH", format!("{}:{path}", self.home.join(".local/bin").display()));
-        nsenter.env("LANG", "C.UTF-8").env("PS1", "lariat demo \\w\\$ ");
+        nsenter.env("LANG", "C.UTF-8").env("PS1", "lariat demo \\w $ ");
         nsenter.env("COLUMNS", std::env::var("COLUMNS").unwrap_or("100".into()));
         for name in ["TERM", "NO_COLOR"] {
             nsenter.envs(std::env::var_os(name).map(|value| (name, value)));
