@@ -219,7 +219,7 @@ impl Stage {
             ("and here is everything, with what has ended", "lariat ls -a"),
             ("what did the power cut cost? the one that was killed is not among it", "lariat restore"),
             ("bring it back, under its own id", "lariat restore --yes"),
-            ("it goes on where it was; the killed one stays dead", "lariat ls -a"),
+            ("its conversation is back, at its prompt; the killed one stays dead", "lariat ls -a"),
             ("what its terminal showed", "lariat logs migration"),
         ];
         for (comment, line) in scenes {
