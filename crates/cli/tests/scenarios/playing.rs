@@ -50,6 +50,12 @@ fn others(sandbox: &Sandbox) -> Vec<String> {
     all.iter().filter(|p| p.pid != 1 && p.state != 'Z').map(|p| format!("{} {:?}", p.comm, p.argv)).collect()
 }
 
+/// The session, in the kernel's sense, that a process belongs to.
+fn session_of(outside: i32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{outside}/stat")).expect("a live process");
+    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("its fields").to_owned()
+}
+
 /// Every transcript there is.
 fn transcripts(home: &Path) -> Vec<PathBuf> {
     let folders = fs::read_dir(home.join(".claude/projects")).into_iter().flatten().flatten();
@@ -117,12 +123,17 @@ fn its_ends_leave_what_the_real_ones_leave() {
         until(&sandbox, &id, now, why);
         let entry = sandbox.home().join(format!(".claude/sessions/{}.json", terminal.pid()));
         assert!(entry.exists());
+        let tool = |p: &lariat_testkit::world::Process| p.comm == "tail" && p.state != 'Z';
+        if now == "working" {
+            let running = wait_for("its tool", DEADLINE, || sandbox.processes().into_iter().find(tool));
+            let agent = terminal.outside_pid().expect("it lives");
+            assert_ne!(session_of(running.outside), session_of(agent), "a tool has a session of its own");
+        }
         terminal.signal(signal);
         assert_eq!(terminal.wait(DEADLINE), code.map_or(Exit::Signal(9), Exit::Code));
         assert_eq!(entry.exists(), code.is_none(), "only a kill leaves the entry: {signal:?}");
         // Nobody of ours saw the exit code, so what was said decides.
         until(&sandbox, &id, status, "");
-        let tool = |p: &lariat_testkit::world::Process| p.comm == "tail" && p.state != 'Z';
         let left = sandbox.processes().into_iter().find(tool);
         assert_eq!(left.is_some(), code.is_none(), "only a kill orphans the tool: {signal:?}");
         left.iter().for_each(|tool| assert!(tool.signal(Signal::KILL)));

@@ -72,8 +72,6 @@ struct Actor {
     /// What the last tool gave.
     gave: String,
     failed: bool,
-    /// Hooks that nobody waits for any more.
-    past: Vec<Work>,
 }
 
 enum Doing {
@@ -123,7 +121,6 @@ impl Actor {
             spoke: false,
             gave: String::new(),
             failed: false,
-            past: Vec::new(),
         })
     }
 
@@ -381,10 +378,8 @@ impl Actor {
                 work.kill();
                 self.rejected(&call)?;
             }
-            Doing::Asking { call, hook, .. } => {
-                self.past.extend(hook);
-                self.rejected(&call)?;
-            }
+            // A hook sees that nothing is asked any more, and ends by itself.
+            Doing::Asking { call, .. } => self.rejected(&call)?,
             Doing::Thinking(_) if self.spoke => self.session.interrupted(false)?,
             // Nothing was said: the prompt comes back to be edited.
             Doing::Thinking(_) => self.input = self.prompt.clone(),
@@ -481,11 +476,7 @@ impl Actor {
             return self.interrupt();
         }
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
-            Doing::Asking { call, beat, hook, .. } => {
-                // It sees that nothing is asked any more, and ends by itself.
-                self.past.extend(hook);
-                self.allowed(call, &beat, &options[at])
-            }
+            Doing::Asking { call, beat, .. } => self.allowed(call, &beat, &options[at]),
             _ => Ok(()),
         }
     }
