@@ -189,6 +189,29 @@ fn whoever_answers_first_decides() {
 }
 
 #[test]
+fn what_is_asked_before_its_shim_is_on_record_can_be_answered() {
+    let sandbox = stage("early");
+    let fifo = sandbox.root().join("fifo");
+    sandbox.run([Path::new("mkfifo"), &fifo]).expect_success();
+    let program = lariat(&sandbox, &["launch", "claude", "--json", "-p", "run touch made"]);
+    let launching = sandbox.spawn(&program.env("LARIAT_PAUSE_AT", "shim.kept").env("LARIAT_PAUSE_ON", &fifo));
+    let sessions = sandbox.state_dir().join("lariat/sessions");
+    let files = |name: &str| {
+        let folders = fs::read_dir(&sessions).into_iter().flatten().flatten();
+        folders.map(|f| f.path().join(name)).find(|p| p.exists())
+    };
+    let asks = wait_for("a request", DEADLINE, || files("asks"));
+    wait_until("it is written", DEADLINE, || fs::read_dir(&asks).is_ok_and(|mut d| d.next().is_some()));
+    assert_eq!(files("shim.json"), None, "its shim is held before that");
+    fs::write(&fifo, "").expect("the shim goes on");
+    let launched = launching.output(DEADLINE).expect_success().json();
+    act(&sandbox, &["approve", text(&launched, "handle")]);
+    until(&sandbox, text(&launched, "native_id"), "idle", "turn over");
+    assert!(sandbox.work().join("made").exists());
+    act(&sandbox, &["kill", text(&launched, "handle")]);
+}
+
+#[test]
 fn a_session_goes_on_is_copied_and_is_left_for_another() {
     let sandbox = stage("sessions");
     let launched = launch(&sandbox, "a", &["-p", "hello"]);
