@@ -45,6 +45,17 @@ fn until(sandbox: &Sandbox, id: &str, status: &str, reason: &str) -> Value {
     })
 }
 
+/// Waits until it asks this, in a way that can be answered from elsewhere.
+#[track_caller]
+fn asked(sandbox: &Sandbox, id: &str, reason: &str) {
+    wait_until(&format!("{id} to ask {reason}"), DEADLINE, || {
+        let seen = list(sandbox);
+        let Some(row) = seen.find(id) else { return false };
+        let by_hook = row["because"].as_array().expect("because").iter().any(|o| o["witness"] == "hook");
+        by_hook && row["status"] == "waiting" && row["reason"] == reason
+    });
+}
+
 fn others(sandbox: &Sandbox) -> Vec<String> {
     let all = sandbox.processes();
     all.iter().filter(|p| p.pid != 1 && p.state != 'Z').map(|p| format!("{} {:?}", p.comm, p.argv)).collect()
@@ -146,27 +157,27 @@ fn whoever_answers_first_decides() {
     let launched = launch(&sandbox, "a", &["-p", "run touch made"]);
     let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
     let made = |name: &str| sandbox.project("a").join(name).exists();
-    until(&sandbox, id, "waiting", "permission: Bash touch made");
+    asked(&sandbox, id, "permission: Bash touch made");
     act(&sandbox, &["approve", handle]);
     until(&sandbox, id, "idle", "turn over");
     assert!(made("made"));
 
     act(&sandbox, &["send", handle, "run touch denied"]);
-    until(&sandbox, id, "waiting", "permission: Bash touch denied");
+    asked(&sandbox, id, "permission: Bash touch denied");
     act(&sandbox, &["deny", handle, "not", "here"]);
     until(&sandbox, id, "idle", "turn over");
     assert!(!made("denied"));
     assert!(text(&act(&sandbox, &["peek", handle]), "reply").contains("not here"));
 
     act(&sandbox, &["send", handle, "ask Which colour? Red | Blue"]);
-    until(&sandbox, id, "waiting", "question: Which colour?");
+    asked(&sandbox, id, "question: Which colour?");
     act(&sandbox, &["answer", handle, "2"]);
     until(&sandbox, id, "idle", "turn over");
     assert_eq!(text(&act(&sandbox, &["peek", handle]), "reply"), "You said: Blue");
 
     // The person at the terminal is first: the request is withdrawn.
     act(&sandbox, &["send", handle, "run touch byhand"]);
-    until(&sandbox, id, "waiting", "permission: Bash touch byhand");
+    asked(&sandbox, id, "permission: Bash touch byhand");
     let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
     terminal.wait_for_text("Do you want to proceed?", DEADLINE);
     terminal.choose('❯', 1, DEADLINE);

@@ -121,6 +121,8 @@ fn show(stay: bool) -> ExitCode {
     for (name, state) in STATES {
         stage.until(&["lariat", "status", name], state);
     }
+    // Until then it can only be answered in its own terminal.
+    stage.until(&["lariat", "explain", "release"], "  hook ");
     stage.tour();
     if stay && io::stdin().is_terminal() && io::stdout().is_terminal() {
         say(CRIB);
