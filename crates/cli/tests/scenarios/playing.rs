@@ -119,8 +119,8 @@ fn its_ends_leave_what_the_real_ones_leave() {
         ("hello", Signal::TERM, Some(143), "done"),
         ("hello", Signal::HUP, Some(129), "done"),
         ("hello", Signal::INT, Some(0), "done"),
-        ("run tail -f /dev/null", Signal::TERM, Some(143), "interrupted"),
-        ("run tail -f /dev/null", Signal::KILL, None, "interrupted"),
+        ("run sleep infinity", Signal::TERM, Some(143), "interrupted"),
+        ("run sleep infinity", Signal::KILL, None, "interrupted"),
     ]
     .into_iter()
     .enumerate()
@@ -134,7 +134,7 @@ fn its_ends_leave_what_the_real_ones_leave() {
         until(&sandbox, &id, now, why);
         let entry = sandbox.home().join(format!(".claude/sessions/{}.json", terminal.pid()));
         assert!(entry.exists());
-        let tool = |p: &lariat_testkit::world::Process| p.comm == "tail" && p.state != 'Z';
+        let tool = |p: &lariat_testkit::world::Process| p.comm == "sleep" && p.state != 'Z';
         if now == "working" {
             let running = wait_for("its tool", DEADLINE, || sandbox.processes().into_iter().find(tool));
             let agent = terminal.outside_pid().expect("it lives");
