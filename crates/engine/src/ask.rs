@@ -38,6 +38,8 @@ pub const FOLDER: &str = "asks";
 const LARGEST: u64 = 16 << 20;
 /// How long an agent that shows no question must go on showing none.
 const WITHDRAWN: Duration = Duration::from_secs(3);
+/// How often we look whether the shim has put on record whom it started.
+const RECORDED: Duration = Duration::from_millis(200);
 
 /// Something asked and not answered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -152,14 +154,19 @@ fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Resul
     watch.path(&folder.join(FOLDER));
     question.places.stores().iter().for_each(|store| watch.path(store));
     watch.process(parent);
-    let launched = Launched::read(folder).ok().flatten();
-    launched.iter().filter_map(|l| l.shim.as_ref()).for_each(|shim| watch.process(shim.agent.pid));
+    let mut agent = None;
     let mut quiet: Option<Instant> = None;
     loop {
         if let Ok(answer) = file::read_small(reply, LARGEST) {
             return Ok(Some(answer));
         }
+        // One that asks at once does so before its shim has put on record who it is.
+        let launched = Launched::read(folder).ok().flatten().filter(|l| l.shim.is_some());
         let gone = launched.as_ref().is_some_and(|l| matches!(l.process(), Ok(None)));
+        if let (None, Some(shim)) = (agent, launched.and_then(|l| l.shim)) {
+            agent = Some(shim.agent.pid);
+            watch.process(shim.agent.pid);
+        }
         if gone || std::os::unix::process::parent_id() != parent {
             return Ok(None);
         }
@@ -173,6 +180,7 @@ fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Resul
         if pause.is_zero() {
             return Ok(None);
         }
+        let pause = if agent.is_none() { pause.min(RECORDED) } else { pause };
         watch.sleep(pause, Duration::from_millis(20))?;
     }
 }

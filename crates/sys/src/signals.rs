@@ -1,13 +1,16 @@
-//! Signals: as they were at the beginning, and the death of children as a file.
+//! Signals: as they were at the beginning, and as a file.
 //!
 //! A program that was started by `nohup`, by a shell in the background or by a
 //! daemon inherits what those ignore. [`restore`] takes that back, so that what we
 //! start finds the world as a login shell would give it. [`ChildEnds`] makes the
-//! end of any child something to poll for, without a handler.
+//! end of any child something to poll for, without a handler; [`Caught`] does so for
+//! the signals that a program wants to hear instead of being ended by them.
 #![expect(unsafe_code, reason = "signal dispositions and masks have no safe interface")]
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::{io, mem, ptr};
+
+use rustix::process::Signal;
 
 /// Gives every signal its default meaning again, but for those that Rust's own
 /// runtime has set (a broken pipe stays an error, a stack overflow is told).
@@ -47,20 +50,7 @@ impl ChildEnds {
     /// From now on. The mask this sets is inherited by whatever is started: [`unblock`]
     /// takes it back there.
     pub fn watch() -> io::Result<ChildEnds> {
-        // SAFETY: the set is initialised by `sigemptyset` before it is read, lives
-        // through the calls, and the descriptor is a new one that nobody else owns.
-        unsafe {
-            let mut set: libc::sigset_t = mem::zeroed();
-            libc::sigemptyset(&mut set);
-            libc::sigaddset(&mut set, libc::SIGCHLD);
-            if libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-                -1 => Err(io::Error::last_os_error()),
-                fd => Ok(ChildEnds(OwnedFd::from_raw_fd(fd))),
-            }
-        }
+        descriptor(&[libc::SIGCHLD]).map(ChildEnds)
     }
 
     /// Forgets what was told so far; reap after this, not before.
@@ -73,5 +63,50 @@ impl ChildEnds {
 impl AsFd for ChildEnds {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Signals that are read, and do nothing else.
+pub struct Caught(OwnedFd);
+
+impl Caught {
+    /// From now on, in this thread and in those it starts: before any other, that is.
+    /// What [`std::process::Command`] starts begins with an empty mask.
+    pub fn watch(signals: &[Signal]) -> io::Result<Caught> {
+        let numbers: Vec<libc::c_int> = signals.iter().map(|s| s.as_raw()).collect();
+        descriptor(&numbers).map(Caught)
+    }
+
+    /// The next one that has arrived, if any.
+    pub fn next(&self) -> Option<Signal> {
+        let mut told = [0u8; size_of::<libc::signalfd_siginfo>()];
+        let whole = matches!(rustix::io::read(&self.0, &mut told), Ok(n) if n == told.len());
+        let number = i32::from_ne_bytes(*told.first_chunk()?); // `ssi_signo` stands first
+        Signal::from_named_raw(number).filter(|_| whole)
+    }
+}
+
+impl AsFd for Caught {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised by `sigemptyset` before it is read, lives
+    // through the calls, and the descriptor is a new one that nobody else owns.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        if libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
     }
 }

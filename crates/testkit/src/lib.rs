@@ -2,7 +2,8 @@
 //! terminals, the real agents, and a recorder of their stores.
 //!
 //! Start at [`Sandbox`]: it gives a test its own HOME, project and process namespace. [`Model`]
-//! plays the vendor's side of the conversation. [`agents`] runs the real programs between the two.
+//! plays the vendor's side of the conversation. [`agents`] runs the real programs between the two;
+//! [`actor`] is a program that plays one, for the demo and where no real agent is installed.
 //!
 //! This crate never ships. Nothing in it reads the clock to decide an outcome: a test waits for
 //! what it can see ([`wait_until`]) or blocks on an event, and a deadline only ends a wait that
@@ -12,6 +13,7 @@
 // Tests write files and start programs freely; the rooms that own those calls are in the product.
 #![allow(clippy::disallowed_methods)]
 
+pub mod actor;
 pub mod agents;
 pub mod database;
 pub mod gateway;

@@ -1,19 +1,21 @@
 //! `lariat approve`, `deny`, `answer`: what a session asks, decided from anywhere.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lariat_adapters::Decision;
 use lariat_adapters::look::Scope;
-use lariat_core::Untrusted;
+use lariat_core::{Status, Untrusted};
 use lariat_engine::ask::{self, Request};
 use lariat_engine::launched::{All, Launched};
-use lariat_engine::list;
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Answer, Approve, Common, Deny, Which};
 use crate::output::{Failure, Out, complain};
 use crate::verbs::{find, question};
+
+/// How long a hook may take to begin.
+const HOOK: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Told<'a> {
@@ -48,6 +50,12 @@ fn run(
     let refused = |why: String| Failure::Refused(format!("{}: {why}", session.id.row()));
     let launched = All::read(&question(common, Scope::Live).places).take(session);
     let launched = launched.ok_or_else(|| refused("lariat did not launch it; answer in its own terminal".into()))?;
+    // The agent may say that it waits a moment before its hook has told what for.
+    let began = Instant::now();
+    let soon = which.timeout.min(HOOK);
+    while session.status == Status::Waiting && ask::pending(&launched.folder).is_empty() && began.elapsed() < soon {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let request = choose(&launched, which.request).map_err(|why| {
         let doing = format!("it is {}: {}", session.status.word(), session.reason.row());
         refused(format!("{why} ({doing})"))
@@ -60,14 +68,13 @@ fn run(
             complain(format_args!("{}: the answer lies there, and it has not taken it", session.id.row()));
             return Ok(4);
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     if out.json {
         out.json(&Told { id: &session.id, outcome, asked })?;
     } else {
         out.line(format_args!("{outcome}: {}", asked.row()))?;
     }
-    drop(list(question(common, Scope::Live)));
     Ok(0)
 }
 

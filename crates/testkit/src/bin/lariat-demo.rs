@@ -1,64 +1,64 @@
 //! lariat at work on scripted agents: `make demo`.
 //!
-//! It makes a private world with its own HOME, starts processes that look like Claude Code and
-//! Codex in every state a person meets, and shows what lariat says of them. It asks no key and no
-//! settings, reaches no network, sees and touches nothing of the user's, and leaves nothing behind.
-//! With `--stay` it ends in a shell inside that world, for trying more.
-//!
-//! The stores are written by [`store`]; the agents are [`Lookalike`]s, so their PIDs, start times,
-//! children and locks are real, and the one that is killed is really killed.
+//! It makes a private world with its own HOME, installs the scripted agent of
+//! [`lariat_testkit::actor`] there as `claude`, launches several with the real `lariat`, and shows
+//! what lariat says of them and does with them: every command is printed before it is run. On a
+//! terminal it ends in a shell inside that world. It asks no key and no settings, reaches no
+//! network, sees and touches nothing of the user's, and leaves nothing behind.
 
 // As in the library: this program writes files and starts programs freely, in a place of its own.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "../demo/store.rs"]
-mod store;
-
 use std::{
-    fs::{self, DirBuilder},
+    fs::{self, DirBuilder, File, Permissions},
     io::{self, IsTerminal, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built, sandbox};
-use serde_json::json;
-use store::{Claude, Codex, Home};
+use lariat_testkit::{DEADLINE, Sandbox, built, sandbox, wait_until};
 
 const USAGE: &str = "\
-usage: lariat-demo [--stay]
+usage: lariat-demo [--tour]
 
-Shows lariat at work on scripted agents, in a world of their own.
+Shows lariat at work on scripted agents, in a world of their own; on a terminal, ends in a shell
+inside that world.
 
-  --stay   end in a shell inside that world, to try lariat by hand
+  --tour   only show, without the shell
+";
+
+/// What a newcomer may try in the shell at the end.
+const CRIB: &str = "
+You are in the demo's world now; `exit` ends it with everything in it. Try:
+
+  lariat                                  what is here, those that need you first
+  lariat attach triage                    its terminal: type something, Ctrl-Q leaves it running
+  lariat answer orders-v2 'Keep it'       it waits for this, and goes on
+  lariat launch claude --name mine -p 'run date'       an agent of your own; `lariat approve mine`
+  lariat kill migration; lariat ls -a     ended, with all it started; it stays ended
+  lariat -h                               everything else
+
 ";
 
 /// Said by this program to the copy of itself that does the work.
 const INSIDE: &str = "--inside";
-/// Each run has a place of this name and its pid.
+/// How the name of each run's place begins.
 const PLACE: &str = "/tmp/lariat-demo-";
 
-const LOOKALIKE: &str = "lariat-lookalike";
-
-const CHECKOUT: &str = "3f0c2b7e-58d1-4c6a-9b1f-0f6f0d8c1a42";
-const ORDERS: &str = "b81d4c09-6a52-4f0e-8a77-2c9be1f3d560";
-const PARSER: &str = "7e94a1d3-0c2f-4b8d-b3e6-91c5f2a7084b";
-const NOTES: &str = "c5a2f6b0-9e13-47d8-8f4c-6d0b7e21a9f3";
-const MIGRATE: &str = "e1d70f4a-3b96-4c25-a8d0-5f7c9b16e284";
-const CHANGELOG: &str = "94b3e8c7-1f60-4d2a-9c5e-8a7d0b2f6e13";
-const UPLOAD: &str = "2a6f9d15-c4e7-4083-b92d-7e1f5a0c8d64";
-const IMPORTS: &str = "019a8f10-2b4c-7d31-8a95-4f6e0c1d2b73";
-const COMPOSE: &str = "019a8f0e-6d1f-7a42-b3c8-9e5d7f0a1c26";
-const DEPS: &str = "019a8ed2-81c5-7f03-9d6a-1b4e8c7f2a50";
-const RENAME: &str = "019a8eb7-4e9a-7c14-a5f2-6d0c3b8e9f17";
+/// A tool of the projects that takes its time.
+const SLOW: &str = "#!/bin/sh
+n=0
+while [ $n -lt 900 ]; do n=$((n+1)); echo \"$(basename \"$0\"): step $n of 900\"; sleep 1; done
+";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
-        [INSIDE, rest @ ..] => show(rest.contains(&"--stay")),
-        [] | ["--stay"] => in_a_place_of_its_own(&args),
+        [INSIDE, rest @ ..] => show(!rest.contains(&"--tour")),
+        [] | ["--tour"] => in_a_place_of_its_own(&args),
         ["-h" | "--help"] => {
             say(USAGE);
             ExitCode::SUCCESS
@@ -74,12 +74,17 @@ fn main() -> ExitCode {
 /// whatever became of the copy.
 fn in_a_place_of_its_own(args: &[&str]) -> ExitCode {
     sweep();
-    let place = format!("{PLACE}{}", std::process::id());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let place = format!("{PLACE}{}-{}", std::process::id(), now.subsec_micros());
     let ended = DirBuilder::new().mode(0o700).create(&place).and_then(|()| {
+        // Held for as long as the world is there; see `sweep`.
+        let door = File::open(&place)?;
+        door.lock()?;
         let this = std::env::current_exe()?;
-        Command::new(this).arg(INSIDE).args(args).env(sandbox::PLACE, &place).status()
+        let status = Command::new(this).arg(INSIDE).args(args).env(sandbox::PLACE, &place).status();
+        fs::remove_dir_all(&place)?;
+        status
     });
-    drop(fs::remove_dir_all(&place));
     match ended {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -90,37 +95,62 @@ fn in_a_place_of_its_own(args: &[&str]) -> ExitCode {
     }
 }
 
-/// Removes the places of earlier runs that were killed.
+/// Removes the places of earlier runs that were killed: those that nobody holds.
 fn sweep() {
     let own = fs::metadata("/proc/self").map(|m| m.uid()).ok();
     for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
         let path = entry.path();
-        let pid = path.to_str().and_then(|p| p.strip_prefix(PLACE)).and_then(|pid| pid.parse::<u32>().ok());
-        let ours = entry.metadata().is_ok_and(|m| m.is_dir() && Some(m.uid()) == own);
-        if ours && pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        let ours = path.to_str().is_some_and(|p| p.starts_with(PLACE))
+            && entry.metadata().is_ok_and(|m| m.is_dir() && Some(m.uid()) == own);
+        if ours && File::open(&path).is_ok_and(|door| door.try_lock().is_ok()) {
             drop(fs::remove_dir_all(path));
         }
     }
 }
 
 fn show(stay: bool) -> ExitCode {
-    let stage = Stage::build();
-    let cast = cast(&stage);
-    stage.plays("what is here now, those that need you first", &["lariat"]);
-    stage.plays("the same with what has ended", &["lariat", "ls", "-a"]);
-    stage.plays("why does it say that this one waits for me?", &["lariat", "explain", "fix-checkout"]);
-    stage.plays("this one was killed in mid-turn; its registry still says busy", &["lariat", "explain", &MIGRATE[..6]]);
-    stage.plays("what did it last say, and what does it want?", &["lariat", "peek", "fix-checkout"]);
-    stage.plays("how many need me? (for a prompt or a status bar)", &["lariat", "status", "-q"]);
-    stage.plays("what does this machine offer?", &["lariat", "doctor"]);
-    if stay {
-        stage.shell();
-    } else {
-        say("\nThe agents were scripted. Try it by hand: target/release/lariat-demo --stay\n");
+    let mut stage = Stage::build();
+    stage.plays("an agent works; then the machine loses power, and comes up again");
+    stage.types("lariat launch claude --name migration --cwd ~/work/billing -p 'Write the addresses migration'");
+    stage.until(&["lariat", "logs", "migration"], "step 1");
+    stage.loses_power();
+    stage.plays("six more, each in a project of its own");
+    for line in LAUNCHES {
+        stage.types(line);
     }
-    drop(cast);
+    for (name, state) in STATES {
+        stage.until(&["lariat", "status", name], state);
+    }
+    // Until then it can only be answered in its own terminal.
+    stage.until(&["lariat", "explain", "release"], "  hook ");
+    stage.tour();
+    if stay && io::stdin().is_terminal() && io::stdout().is_terminal() {
+        say(CRIB);
+        stage.enter(&["bash", "--noprofile", "--norc"], Stdio::inherit(), Stdio::inherit());
+    } else {
+        say("\nThe agents were scripted. On a terminal, `make demo` ends in a shell in their world.\n");
+    }
     ExitCode::SUCCESS
 }
+
+const LAUNCHES: [&str; 6] = [
+    "lariat launch claude --name release --cwd ~/work/webshop -p 'Prepare release 1.4'",
+    "lariat launch claude --name orders-v2 --cwd ~/work/orders -p 'Move the orders API to v2'",
+    "lariat launch claude --name parser --cwd ~/work/parser -p 'Let the parser accept trailing commas'",
+    "lariat launch claude --name triage --cwd ~/work/inbox -p 'Summarise the open issues by theme'",
+    "lariat launch claude --headless --name notes --cwd ~/work/notes -p 'Draft the release notes'",
+    "lariat launch claude --headless --name uploads --cwd ~/work/uploads -p 'Retry uploads that time out'",
+];
+
+/// What each of them has come to when the tour begins.
+const STATES: [(&str, &str); 6] = [
+    ("release", "permission: Bash git tag v1.4.0"),
+    ("orders-v2", "question: Keep"),
+    ("parser", "running Bash ./suite"),
+    ("triage", "idle:"),
+    ("notes", "done:"),
+    ("uploads", "failed:"),
+];
 
 fn say(text: &str) {
     let mut out = io::stdout().lock();
@@ -131,58 +161,97 @@ fn say(text: &str) {
 /// The world and what is in it.
 struct Stage {
     sandbox: Sandbox,
-    home: Home,
+    /// HOME as seen from inside.
+    home: PathBuf,
 }
 
 impl Stage {
     fn build() -> Self {
         let sandbox = Sandbox::new("demo");
-        for project in ["webshop", "parser", "notes", "infra"] {
-            sandbox.project(project);
+        let projects: Vec<PathBuf> = ["webshop", "orders", "parser", "inbox", "notes", "uploads", "billing"]
+            .into_iter()
+            .map(|name| sandbox.project(name))
+            .collect();
+        for (project, tool) in [(&projects[2], "suite"), (&projects[6], "migrate")] {
+            let path = project.join(tool);
+            fs::write(&path, SLOW).expect("a tool of a project");
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a tool that can be run");
         }
-        let programs = [("bin/claude", LOOKALIKE), ("bin/codex", LOOKALIKE), ("bin/lariat", "lariat")];
-        let tools = [("tools/cargo", LOOKALIKE), ("tools/make", LOOKALIKE)];
-        for (name, program) in programs.into_iter().chain(tools) {
-            let path = sandbox.home().join(".local").join(name);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder for programs");
-            fs::copy(built(program), path).expect("a program in the demo's home");
+        let programs = sandbox.home().join(".local/bin");
+        fs::create_dir_all(&programs).expect("a folder for programs");
+        for (name, program) in [("claude", "lariat-actor"), ("lariat", "lariat")] {
+            fs::copy(built(program), programs.join(name)).expect("a program in the demo's home");
         }
-        // Seen from inside, HOME is /home/dev, so that paths read like anybody's.
+        let mut stage = Self { sandbox, home: PathBuf::new() };
+        stage.settle();
+        stage
+    }
+
+    /// Seen from inside, HOME is /home/dev, so that paths read like anybody's.
+    fn settle(&mut self) {
         let mount = "mount -t tmpfs demo /home && mkdir /home/dev && mount --bind \"$0\" /home/dev";
-        let outside = sandbox.home();
-        let mounted = sandbox.run([Path::new("sh"), Path::new("-c"), Path::new(mount), &outside]);
-        let inside = if mounted.exit.success() { PathBuf::from("/home/dev") } else { outside.clone() };
-        let home = Home { outside, inside };
-        for (name, value) in home_environment(&home) {
-            sandbox.env(name, value);
+        let outside = self.sandbox.home();
+        let mounted = self.sandbox.run([Path::new("sh"), Path::new("-c"), Path::new(mount), &outside]);
+        self.home = if mounted.exit.success() { PathBuf::from("/home/dev") } else { outside };
+    }
+
+    fn loses_power(&mut self) {
+        self.sandbox.reboot();
+        self.settle();
+        self.plays("(the power is gone, and back)");
+    }
+
+    /// The tour: what is here, why, and what can be done about it.
+    fn tour(&self) {
+        let scenes = [
+            ("what is here now, those that need you first", "lariat"),
+            ("why does it say that this one waits for me?", "lariat explain release"),
+            ("what did it last say, and what does it want?", "lariat peek release"),
+            ("it may; the answer reaches it wherever its terminal is", "lariat approve release"),
+            (
+                "its turn is over when `wait` returns, and the tag is there",
+                "lariat wait release; git -C ~/work/webshop tag",
+            ),
+            (
+                "say something to another, and wait for the reply",
+                "lariat send triage 'Which one is the oldest?' --wait",
+            ),
+            ("end the one that runs the suite, with all that it started", "lariat kill parser"),
+            ("nothing of it is left", "grep -ls '[s]uite' /proc/[0-9]*/cmdline"),
+            ("and here is everything, with what has ended", "lariat ls -a"),
+            ("what did the power cut cost? the one that was killed is not among it", "lariat restore"),
+            ("bring it back, under its own id", "lariat restore --yes"),
+            ("its conversation is back, at its prompt; the killed one stays dead", "lariat ls -a"),
+            ("what its terminal showed", "lariat logs migration"),
+        ];
+        for (comment, line) in scenes {
+            self.plays(comment);
+            self.types(line);
         }
-        Self { sandbox, home }
     }
 
-    /// Starts a process that looks like this agent, in a project.
-    fn start(&self, name: &str, args: &[&str], project: &str) -> Lookalike {
-        self.start_as(&format!("bin/{name}"), name, args, project)
+    /// Says what comes next.
+    fn plays(&self, comment: &str) {
+        let [dim, _, plain] = styles();
+        say(&format!("\n{dim}# {comment}{plain}\n"));
     }
 
-    /// Starts a process whose executable may be another than the name it is called by: its
-    /// children are then named after the executable, as an agent's tools are.
-    fn start_as(&self, executable: &str, name: &str, args: &[&str], project: &str) -> Lookalike {
-        let program = self.sandbox.program(self.home.inside.join(".local").join(executable));
-        let program = program.arg0(name).args(args).stdin(Stdin::Pipe).cwd(self.home.project(project));
-        Lookalike::start(&self.sandbox, &program)
+    /// Runs a line in the world on this very terminal, as if it was typed there.
+    fn types(&self, line: &str) {
+        let [_, bold, plain] = styles();
+        say(&format!("{bold}$ {line}{plain}\n"));
+        self.enter(&["bash", "-c", line], Stdio::null(), Stdio::inherit());
     }
 
-    /// Runs a command in the world on this very terminal, as if it was typed there.
-    fn plays(&self, comment: &str, argv: &[&str]) {
-        let (dim, bold, plain) = match io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-            true => ("\x1b[2m", "\x1b[1m", "\x1b[0m"),
-            false => ("", "", ""),
-        };
-        say(&format!("\n{dim}# {comment}{plain}\n{bold}$ {}{plain}\n", argv.join(" ")));
-        self.enter(argv);
+    /// Waits until a command says this.
+    fn until(&self, argv: &[&str], wanted: &str) {
+        wait_until(&format!("{wanted:?} of {argv:?}"), DEADLINE, || {
+            let told = self.enter(argv, Stdio::null(), Stdio::piped());
+            String::from_utf8_lossy(&told.stdout).contains(wanted)
+        });
     }
 
-    fn enter(&self, argv: &[&str]) {
+    fn enter(&self, argv: &[&str], stdin: Stdio, stdout: Stdio) -> std::process::Output {
         let pid = self.sandbox.world().init_pid();
         let namespace = |who: &str| fs::read_link(format!("/proc/{who}/ns/user")).ok();
         let mut nsenter = Command::new("nsenter");
@@ -190,135 +259,23 @@ impl Stage {
         if namespace("self") != namespace(&pid.to_string()) {
             nsenter.args(["--user", "--preserve-credentials"]);
         }
-        nsenter.args(["--", "sh", "-c", "cd \"$0\" && exec \"$@\"", &self.home.project("webshop")]).args(argv);
-        nsenter.env_clear().envs(home_environment(&self.home));
+        nsenter.args(["--", "sh", "-c", "cd && exec \"$@\"", "sh"]).args(argv);
+        nsenter.env_clear().env("HOME", &self.home);
         let path = std::env::var("PATH").unwrap_or_default();
-        nsenter.env("PATH", format!("{}:{path}", self.home.inside.join(".local/bin").display()));
-        nsenter.env("LANG", "C.UTF-8").env("COLUMNS", std::env::var("COLUMNS").unwrap_or("100".into()));
+        nsenter.env("PATH", format!("{}:{path}", self.home.join(".local/bin").display()));
+        nsenter.env("LANG", "C.UTF-8").env("PS1", "lariat demo \\w $ ");
+        nsenter.env("COLUMNS", std::env::var("COLUMNS").unwrap_or("100".into()));
         for name in ["TERM", "NO_COLOR"] {
             nsenter.envs(std::env::var_os(name).map(|value| (name, value)));
         }
-        nsenter.env("PS1", "demo:\\w\\$ ");
-        nsenter.status().expect("nsenter, of util-linux, can be run");
-    }
-
-    fn shell(&self) {
-        say("\nThis shell is inside the demo's world; `exit` ends it and everything in it.\n\
-             Try: lariat -h, lariat ls --json, lariat status ., kill -9 one of the agents and look again.\n\n");
-        self.enter(&["bash", "--noprofile", "--norc"]);
+        let child = nsenter.stdin(stdin).stdout(stdout).spawn();
+        child.and_then(|child| child.wait_with_output()).expect("nsenter, of util-linux, can be run")
     }
 }
 
-fn home_environment(home: &Home) -> [(&'static str, PathBuf); 2] {
-    [("HOME", home.inside.clone()), ("XDG_CACHE_HOME", home.inside.join(".cache"))]
-}
-
-/// Everybody who plays, each in a state of its own. They live until this is dropped.
-fn cast(stage: &Stage) -> Vec<Lookalike> {
-    let mut cast = claude_at_work(stage);
-    cast.extend(claude_gone(stage));
-    cast.extend(codex(stage));
-    // In a directory where no session was ever recorded: nothing tells what it is at.
-    cast.push(stage.start("claude", &[], "infra"));
-    cast
-}
-
-fn claude_at_work(stage: &Stage) -> Vec<Lookalike> {
-    let home = &stage.home;
-    let asks = stage.start("claude", &[], "webshop");
-    Claude::new(home, CHECKOUT, "webshop", "fix/flaky-checkout")
-        .asked(412, "The checkout test fails about one run in ten. Find out why and fix it.")
-        .named("fix-checkout")
-        .calls(398, "I'll run it until it fails.", "Bash", json!({"command": "npm test -- checkout --repeat 40"}))
-        .result(301, "1 failed, 39 passed: expected 2 items in the cart, got 1")
-        .calls(
-            252,
-            "The test clicks “Pay” before the second item's request has come back; it only passes when the \
-             server is quick. I wait for the cart's count instead, and ran it 200 times without a failure.\n\n\
-             I'd like to push the branch.",
-            "Bash",
-            json!({"command": "git push origin fix/flaky-checkout"}),
-        )
-        .registered(&asks, "waiting", Some("permission prompt"), 251);
-
-    let question = stage.start("claude", &[], "webshop");
-    Claude::new(home, ORDERS, "webshop", "orders-v2")
-        .asked(1620, "Move the orders API to v2.")
-        .calls(
-            1500,
-            "Two clients still call the old route.",
-            "AskUserQuestion",
-            json!({"questions": [{"question": "Keep /v1/orders as an alias, or remove it?",
-                "options": [{"label": "Keep it"}, {"label": "Remove it"}]}]}),
-        )
-        .registered(&question, "waiting", Some("input needed"), 1499);
-
-    let works = stage.start_as("tools/cargo", "claude", &[], "parser");
-    Claude::new(home, PARSER, "parser", "main")
-        .asked(96, "Make the parser accept trailing commas, with tests.")
-        .calls(64, "The grammar is done.", "Edit", json!({"file_path": "src/list.rs"}))
-        .result(63, "The file was updated.")
-        .calls(8, "Now the whole suite.", "Bash", json!({"command": "cargo test"}))
-        .registered(&works, "busy", None, 95);
-    works.spawn(&[("CLAUDE_CODE_SESSION_ID", PARSER), ("CLAUDE_PID", &works.pid().to_string())]);
-
-    let rests = stage.start("claude", &[], "notes");
-    Claude::new(home, NOTES, "notes", "main")
-        .asked(2900, "Summarise the open issues by theme.")
-        .answered(2840, "Four themes: import errors (9), slow search (5), dark mode (3), typos (2).")
-        .registered(&rests, "idle", None, 2839);
-    vec![asks, question, works, rests]
-}
-
-fn claude_gone(stage: &Stage) -> Vec<Lookalike> {
-    let home = &stage.home;
-    let killed = stage.start("claude", &[], "webshop");
-    Claude::new(home, MIGRATE, "webshop", "main")
-        .asked(3700, "Write the migration for the new addresses table.")
-        .calls(3610, "First the schema.", "Bash", json!({"command": "npm run migrate:dry"}))
-        .registered(&killed, "busy", None, 3609);
-    killed.signal(Signal::KILL);
-    killed.wait(DEADLINE);
-
-    Claude::new(home, CHANGELOG, "notes", "main")
-        .asked(9200, "Draft the release notes from the commits since the last tag.")
-        .answered(9100, "Drafted in CHANGELOG.md: 3 features, 7 fixes.")
-        .left();
-
-    let other = stage.start_as("tools/make", "make", &["all"], "parser");
-    Claude::new(home, UPLOAD, "webshop", "uploads")
-        .asked(12_400, "Retry uploads that time out.")
-        .calls(12_300, "May I try it against the staging bucket?", "Bash", json!({"command": "npm run e2e:upload"}))
-        .was_registered(&other, "waiting", Some("permission prompt"), 12_299);
-    vec![other]
-}
-
-fn codex(stage: &Stage) -> Vec<Lookalike> {
-    let home = &stage.home;
-    let works = stage.start_as("tools/cargo", "codex", &["--no-daemon"], "parser");
-    let thread = Codex::new(home, IMPORTS, "parser", "main", 75)
-        .asked(74, "Find unused imports and remove them.")
-        .calls(60, "cargo clippy --message-format short")
-        .output(33, "14 warnings")
-        .says(30, "Fourteen, in five files. I remove them and build again.")
-        .calls(12, "cargo build --all-targets")
-        .held_by(&works);
-    let mark = thread.mark();
-    works.spawn(&mark.each_ref().map(|(name, value)| (*name, value.as_str())));
-
-    let asks = stage.start("codex", &["--no-daemon"], "notes");
-    Codex::new(home, COMPOSE, "notes", "search", 540)
-        .asked(539, "Measure the search with a database of real size.")
-        .says(500, "I need the test database for that.")
-        .calls(498, "docker compose up -d db")
-        .held_by(&asks);
-
-    Codex::new(home, DEPS, "webshop", "main", 7300)
-        .asked(7299, "Update the dependencies, one commit each.")
-        .calls(7200, "npm outdated")
-        .failed(7100, "stream disconnected before completion: 503 Service Unavailable");
-    Codex::new(home, RENAME, "parser", "main", 15_000)
-        .asked(14_999, "Rename Token to Lexeme everywhere.")
-        .aborted(14_950);
-    vec![works, asks]
+fn styles() -> [&'static str; 3] {
+    match io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        true => ["\x1b[2m", "\x1b[1m", "\x1b[0m"],
+        false => [""; 3],
+    }
 }

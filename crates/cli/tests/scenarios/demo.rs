@@ -1,0 +1,114 @@
+//! What a newcomer sees first: `make demo`, to its end, without a terminal and on one.
+
+use std::path::Path;
+
+use lariat_testkit::{DEADLINE, Exit, Key, Program, Sandbox, built, wait_until};
+
+fn demo(sandbox: &Sandbox) -> Program {
+    let program = sandbox.program(built("lariat-demo")).env("COLUMNS", "100");
+    // It makes places of its own, in the sandbox's /tmp.
+    program.without_env("XDG_CACHE_HOME").without_env("XDG_RUNTIME_DIR").without_env("XDG_STATE_HOME")
+}
+
+fn nothing_is_left(sandbox: &Sandbox) {
+    wait_until("all are gone", DEADLINE, || sandbox.processes().iter().all(|p| p.pid == 1 || p.state == 'Z'));
+    let places = std::fs::read_dir(sandbox.root().join("tmp")).expect("its /tmp").flatten();
+    let left: Vec<_> =
+        places.map(|e| e.file_name()).filter(|n| n.to_string_lossy().starts_with("lariat-demo-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(!Path::new(&sandbox.home()).join(".claude").exists(), "it touches nothing of the user's");
+}
+
+/// What a command of the tour printed: the last one that begins so.
+#[track_caller]
+fn printed<'a>(shown: &'a str, command: &str) -> &'a str {
+    let at = shown.rfind(&format!("$ {command}\n")).unwrap_or_else(|| panic!("no {command:?} in\n{shown}"));
+    shown[at..].split("\n# ").next().expect("a first part")
+}
+
+/// The row of a name.
+#[track_caller]
+fn row<'a>(listing: &'a str, name: &str) -> &'a str {
+    let mut rows = listing.lines().filter(|l| l.starts_with(" ●") || l.starts_with(" ○"));
+    rows.find(|l| l.contains(&format!(" {name} "))).unwrap_or_else(|| panic!("no row of {name} in\n{listing}"))
+}
+
+#[test]
+fn the_tour_shows_what_it_says() {
+    let sandbox = Sandbox::new("tour");
+    let output = sandbox.world().run(&demo(&sandbox));
+    assert!(output.exit.success(), "{:?}\n{}\n{}", output.exit, output.stdout, output.stderr);
+    assert_eq!(output.stderr, "", "{}", output.stdout);
+    let shown = &output.stdout;
+
+    let first = printed(shown, "lariat");
+    assert!(first.contains("2 need you · 1 working · 1 idle · 1 cut off"), "{first}");
+    assert!(first.contains("2 ended not shown"), "{first}");
+    for (name, mark, says) in [
+        ("release", '●', "permission: Bash git tag v1.4.0"),
+        ("orders-v2", '●', "question: Keep /v1/orders"),
+        ("parser", '●', "running Bash ./suite"),
+        ("triage", '●', "idle"),
+        ("migration", '○', "interrupted: cut off"),
+    ] {
+        let row = row(first, name);
+        assert!(row.contains(mark) && row.contains(says), "{row}");
+    }
+    assert!(printed(shown, "lariat explain release").contains("hook"), "{shown}");
+    assert!(printed(shown, "lariat peek release").contains("I'd like to tag it."));
+    assert!(printed(shown, "lariat approve release").contains("approved: permission: Bash git tag v1.4.0"));
+    assert!(printed(shown, "lariat wait release; git -C ~/work/webshop tag").lines().any(|l| l == "v1.4.0"));
+    assert!(printed(shown, "lariat send triage 'Which one is the oldest?' --wait").contains("The slow search"));
+    assert!(printed(shown, "lariat kill parser").contains("stopped"));
+    let left = printed(shown, "grep -ls '[s]uite' /proc/[0-9]*/cmdline");
+    assert_eq!(left.trim().lines().count(), 1, "nothing but the command: {left}");
+
+    // The plan has what was cut off, and not what a person ended.
+    let (plan, not) = printed(shown, "lariat restore").split_once("not these:").expect("a plan");
+    assert!(plan.contains("/work/billing") && !plan.contains("/work/parser"), "{plan}");
+    assert!(not.contains("a person ended it"), "{not}");
+    assert!(printed(shown, "lariat restore --yes").contains("is back"));
+    let last = printed(shown, "lariat ls -a");
+    for (name, mark, says) in [
+        ("migration", '●', "idle"),
+        ("parser", '○', "stopped"),
+        ("uploads", '○', "failed: API Error"),
+        ("notes", '○', "done"),
+        ("orders-v2", '●', "question: Keep"),
+    ] {
+        let row = row(last, name);
+        assert!(row.contains(mark) && row.contains(says), "{row}");
+    }
+    assert!(printed(shown, "lariat logs migration").contains("migrate: step"));
+    nothing_is_left(&sandbox);
+}
+
+#[test]
+fn a_newcomer_attaches_answers_kills_and_leaves() {
+    let sandbox = Sandbox::new("newcomer");
+    let shell = sandbox.terminal(&demo(&sandbox));
+    let prompt = "lariat demo ~ $";
+    shell.wait_for_text(prompt, DEADLINE);
+    let types = |line: &str| {
+        shell.type_text(&format!("clear; {line}"));
+        shell.press(Key::Enter);
+    };
+    types("lariat attach triage");
+    shell.wait_for_text("Ctrl-Q leaves", DEADLINE);
+    shell.wait_for_text("The slow search", DEADLINE);
+    shell.submit("think 0", DEADLINE);
+    shell.wait_for_text("for 0 seconds", DEADLINE);
+    shell.press(Key::Ctrl('q'));
+    shell.wait_for_text("detached; the session goes on", DEADLINE);
+
+    types("lariat answer orders-v2 'Keep it' && lariat wait orders-v2 && lariat peek orders-v2");
+    shell.wait_for_text("“Keep it” it is.", DEADLINE);
+    types("lariat kill migration && lariat restore --yes; lariat ls -a");
+    let screen =
+        shell.wait_for_screen("the listing", DEADLINE, |s| s.contains("ENDED") && s.trim_end().ends_with(prompt));
+    assert!(screen.contains("nothing was cut off"), "{screen}");
+    assert!(row(&screen, "migration").contains("stopped"), "{screen}");
+    types("exit");
+    assert_eq!(shell.wait(DEADLINE), Exit::Code(0));
+    nothing_is_left(&sandbox);
+}

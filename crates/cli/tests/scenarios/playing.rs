@@ -1,0 +1,326 @@
+//! The scripted agent of the demo is told apart from the real one by nothing that lariat looks at:
+//! each state it can play gives the status and the reason that the contract tests hold for Claude
+//! Code; what it writes has the shape of the recorded stores.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lariat_testkit::{DEADLINE, Exit, Key, Sandbox, Signal, built, wait_for, wait_until, workspace};
+use serde_json::{Value, json};
+
+use crate::asking::{ask, lariat, list};
+
+fn stage(name: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name);
+    sandbox.install_copy("claude", &built("lariat-actor"));
+    sandbox
+}
+
+#[track_caller]
+fn act(sandbox: &Sandbox, args: &[&str]) -> Value {
+    let output = ask(sandbox, &[&args[..1], &["--json"], &args[1..]].concat());
+    assert_eq!(output.code(), 0, "{args:?}: {} {}", output.stdout, output.stderr);
+    output.json()
+}
+
+/// Launches one in a project of its own.
+#[track_caller]
+fn launch(sandbox: &Sandbox, project: &str, args: &[&str]) -> Value {
+    let place = sandbox.project(project);
+    act(sandbox, &[&["launch", "claude", "--cwd", place.to_str().expect("UTF-8")], args].concat())
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().expect("text")
+}
+
+/// Waits for a status and the beginning of a reason; the row.
+#[track_caller]
+fn until(sandbox: &Sandbox, id: &str, status: &str, reason: &str) -> Value {
+    wait_for(&format!("{id} to be {status}: {reason}"), DEADLINE, || {
+        let row = list(sandbox).find(id)?.clone();
+        let fits = row["status"] == status && row["reason"].as_str().is_some_and(|r| r.starts_with(reason));
+        fits.then_some(row)
+    })
+}
+
+/// Waits until it asks this, in a way that can be answered from elsewhere.
+#[track_caller]
+fn asked(sandbox: &Sandbox, id: &str, reason: &str) {
+    wait_until(&format!("{id} to ask {reason}"), DEADLINE, || {
+        let seen = list(sandbox);
+        let Some(row) = seen.find(id) else { return false };
+        let by_hook = row["because"].as_array().expect("because").iter().any(|o| o["witness"] == "hook");
+        by_hook && row["status"] == "waiting" && row["reason"] == reason
+    });
+}
+
+fn others(sandbox: &Sandbox) -> Vec<String> {
+    let all = sandbox.processes();
+    all.iter().filter(|p| p.pid != 1 && p.state != 'Z').map(|p| format!("{} {:?}", p.comm, p.argv)).collect()
+}
+
+/// The session, in the kernel's sense, that a process belongs to.
+fn session_of(outside: i32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{outside}/stat")).expect("a live process");
+    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("its fields").to_owned()
+}
+
+/// Every transcript there is.
+fn transcripts(home: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(home.join(".claude/projects")).into_iter().flatten().flatten();
+    let files = folders.flat_map(|f| fs::read_dir(f.path()).into_iter().flatten().flatten().map(|e| e.path()));
+    files.filter(|p| p.extension().is_some_and(|e| e == "jsonl")).collect()
+}
+
+#[test]
+fn each_state_is_told_as_the_real_ones_is() {
+    let sandbox = stage("states");
+    for (n, (args, status, reason)) in [
+        (&[][..], "idle", "no turn yet"),
+        (&["-p", "hello"], "idle", "turn over"),
+        (&["-p", "think 600"], "working", ""),
+        (&["-p", "run tail -f /dev/null", "--", "--allowedTools=Bash"], "working", "running Bash tail -f /dev/null"),
+        (&["-p", "run touch made"], "waiting", "permission: Bash touch made"),
+        (&["-p", "ask Which colour? Red | Blue"], "waiting", "question: Which colour?"),
+        (&["-p", "fail"], "idle", "last turn failed: API Error"),
+        (&["--headless", "-p", "think 600"], "working", ""),
+        (&["--headless", "--ask", "-p", "run touch made"], "waiting", "permission: Bash touch made"),
+        (&["--headless", "-p", "run touch made"], "done", "turn over"),
+        (&["--headless", "-p", "hello"], "done", "turn over"),
+        (&["--headless", "-p", "fail"], "failed", "API Error"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let launched = launch(&sandbox, &format!("p{n}"), args);
+        let row = until(&sandbox, text(&launched, "native_id"), status, reason);
+        assert_eq!(row["handle"], launched["handle"]);
+        let live = !["done", "failed"].contains(&status);
+        assert_eq!(row["pid"], if live { launched["pid"].clone() } else { Value::Null }, "{args:?}");
+        assert!(!sandbox.project(&format!("p{n}")).join("made").exists(), "{args:?}");
+        if !live {
+            let code = u8::from(status == "failed");
+            assert_eq!(row["exit"], json!({"code": code}), "{args:?}");
+        }
+        if args.contains(&"hello") {
+            assert!(row["tokens"]["output"].as_u64().is_some_and(|n| n > 0), "{row:#}");
+        }
+    }
+    assert_eq!(ask(&sandbox, &["kill", "--all", "--yes"]).code(), 0);
+    wait_until("all are gone", DEADLINE, || others(&sandbox).is_empty());
+}
+
+#[test]
+fn its_ends_leave_what_the_real_ones_leave() {
+    let sandbox = stage("ends");
+    for (n, (prompt, signal, code, status)) in [
+        ("hello", Signal::TERM, Some(143), "done"),
+        ("hello", Signal::HUP, Some(129), "done"),
+        ("hello", Signal::INT, Some(0), "done"),
+        ("run sleep infinity", Signal::TERM, Some(143), "interrupted"),
+        ("run sleep infinity", Signal::KILL, None, "interrupted"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = crate::asking::id(n as u64 + 1);
+        let place = sandbox.project(&format!("p{n}"));
+        let program =
+            sandbox.program("claude").args(["--session-id", &id, "--allowedTools", "Bash", prompt]).cwd(&place);
+        let terminal = sandbox.terminal(&program);
+        let (now, why) = if prompt == "hello" { ("idle", "turn over") } else { ("working", "running Bash") };
+        until(&sandbox, &id, now, why);
+        let entry = sandbox.home().join(format!(".claude/sessions/{}.json", terminal.pid()));
+        assert!(entry.exists());
+        let tool = |p: &lariat_testkit::world::Process| p.comm == "sleep" && p.state != 'Z';
+        if now == "working" {
+            let running = wait_for("its tool", DEADLINE, || sandbox.processes().into_iter().find(tool));
+            let agent = terminal.outside_pid().expect("it lives");
+            assert_ne!(session_of(running.outside), session_of(agent), "a tool has a session of its own");
+        }
+        terminal.signal(signal);
+        assert_eq!(terminal.wait(DEADLINE), code.map_or(Exit::Signal(9), Exit::Code));
+        assert_eq!(entry.exists(), code.is_none(), "only a kill leaves the entry: {signal:?}");
+        // Nobody of ours saw the exit code, so what was said decides.
+        until(&sandbox, &id, status, "");
+        let left = sandbox.processes().into_iter().find(tool);
+        assert_eq!(left.is_some(), code.is_none(), "only a kill orphans the tool: {signal:?}");
+        left.iter().for_each(|tool| assert!(tool.signal(Signal::KILL)));
+    }
+}
+
+#[test]
+fn whoever_answers_first_decides() {
+    let sandbox = stage("answers");
+    let launched = launch(&sandbox, "a", &["-p", "run touch made"]);
+    let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
+    let made = |name: &str| sandbox.project("a").join(name).exists();
+    asked(&sandbox, id, "permission: Bash touch made");
+    act(&sandbox, &["approve", handle]);
+    until(&sandbox, id, "idle", "turn over");
+    assert!(made("made"));
+
+    act(&sandbox, &["send", handle, "run touch denied"]);
+    asked(&sandbox, id, "permission: Bash touch denied");
+    act(&sandbox, &["deny", handle, "not", "here"]);
+    until(&sandbox, id, "idle", "turn over");
+    assert!(!made("denied"));
+    assert!(text(&act(&sandbox, &["peek", handle]), "reply").contains("not here"));
+
+    act(&sandbox, &["send", handle, "ask Which colour? Red | Blue"]);
+    asked(&sandbox, id, "question: Which colour?");
+    act(&sandbox, &["answer", handle, "2"]);
+    until(&sandbox, id, "idle", "turn over");
+    assert_eq!(text(&act(&sandbox, &["peek", handle]), "reply"), "You said: Blue");
+
+    // The person at the terminal is first: the request is withdrawn.
+    act(&sandbox, &["send", handle, "run touch byhand"]);
+    asked(&sandbox, id, "permission: Bash touch byhand");
+    let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
+    terminal.wait_for_text("Do you want to proceed?", DEADLINE);
+    terminal.choose('❯', 1, DEADLINE);
+    until(&sandbox, id, "idle", "turn over");
+    assert!(made("byhand"));
+    let asks = || sandbox.processes().iter().any(|p| p.argv.get(1).is_some_and(|a| a == "__hook"));
+    wait_until("nobody asks any more", DEADLINE, || !asks());
+
+    // What is typed there is a prompt; Esc takes a turn back; Ctrl-Q leaves, and it goes on.
+    terminal.submit("think 600", DEADLINE);
+    until(&sandbox, id, "working", "");
+    terminal.wait_for_text("esc to interrupt", DEADLINE);
+    terminal.press(Key::Esc);
+    until(&sandbox, id, "idle", "at its prompt");
+    terminal.press(Key::Ctrl('q'));
+    assert_eq!(terminal.wait(DEADLINE), Exit::Code(0));
+    act(&sandbox, &["kill", handle]);
+    list(&sandbox).expect(id, "stopped", None);
+    wait_until("all are gone", DEADLINE, || others(&sandbox).is_empty());
+}
+
+#[test]
+fn what_is_asked_before_its_shim_is_on_record_can_be_answered() {
+    let sandbox = stage("early");
+    let fifo = sandbox.root().join("fifo");
+    sandbox.run([Path::new("mkfifo"), &fifo]).expect_success();
+    let program = lariat(&sandbox, &["launch", "claude", "--json", "-p", "run touch made"]);
+    let launching = sandbox.spawn(&program.env("LARIAT_PAUSE_AT", "shim.kept").env("LARIAT_PAUSE_ON", &fifo));
+    let sessions = sandbox.state_dir().join("lariat/sessions");
+    let files = |name: &str| {
+        let folders = fs::read_dir(&sessions).into_iter().flatten().flatten();
+        folders.map(|f| f.path().join(name)).find(|p| p.exists())
+    };
+    let asks = wait_for("a request", DEADLINE, || files("asks"));
+    wait_until("it is written", DEADLINE, || fs::read_dir(&asks).is_ok_and(|mut d| d.next().is_some()));
+    assert_eq!(files("shim.json"), None, "its shim is held before that");
+    fs::write(&fifo, "").expect("the shim goes on");
+    let launched = launching.output(DEADLINE).expect_success().json();
+    act(&sandbox, &["approve", text(&launched, "handle")]);
+    until(&sandbox, text(&launched, "native_id"), "idle", "turn over");
+    assert!(sandbox.work().join("made").exists());
+    act(&sandbox, &["kill", text(&launched, "handle")]);
+}
+
+#[test]
+fn a_session_goes_on_is_copied_and_is_left_for_another() {
+    let sandbox = stage("sessions");
+    let launched = launch(&sandbox, "a", &["-p", "hello"]);
+    let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
+    until(&sandbox, id, "idle", "turn over");
+    let forked = act(&sandbox, &["fork", handle, "--force"]);
+    assert_ne!(text(&forked, "native_id"), id);
+    until(&sandbox, text(&forked, "native_id"), "idle", "");
+    act(&sandbox, &["kill", text(&forked, "handle")]);
+
+    // `/clear` goes on with another session, and the handle goes with it; `/exit` leaves.
+    let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
+    terminal.wait_for_text("❯", DEADLINE);
+    terminal.submit("/clear", DEADLINE);
+    let other = wait_for("the handle to have moved on", DEADLINE, || {
+        let status = act(&sandbox, &["status", handle]);
+        (status["native_id"] != id).then(|| text(&status, "native_id").to_owned())
+    });
+    list(&sandbox).expect(id, "done", None);
+    terminal.submit("hello again", DEADLINE);
+    until(&sandbox, &other, "idle", "turn over");
+    terminal.submit("/exit", DEADLINE);
+    assert_eq!(terminal.wait(DEADLINE), Exit::Code(0));
+    until(&sandbox, &other, "done", "turn over");
+
+    let back = act(&sandbox, &["resume", handle, "hello", "once", "more"]);
+    assert_eq!(text(&back, "native_id"), other);
+    until(&sandbox, &other, "idle", "turn over");
+    for (args, why) in [
+        (["--session-id", &other], "already in use"),
+        (["--resume", "00000000-0000-4000-8000-000000000000"], "No conversation found"),
+        (["--resume", "nonsense"], "valid UUID"),
+    ] {
+        let refused = sandbox.world().run(&sandbox.program("claude").args(args));
+        assert_eq!(refused.code(), 1, "{args:?}");
+        assert!(refused.stderr.contains(why), "{args:?}: {}", refused.stderr);
+    }
+    assert_eq!(ask(&sandbox, &["kill", "--all", "--yes"]).code(), 0);
+}
+
+/// The keys of each kind of line, by what tells the kind.
+fn shapes(lines: impl Iterator<Item = Value>) -> BTreeMap<String, BTreeSet<String>> {
+    let mut shapes = BTreeMap::<String, BTreeSet<String>>::new();
+    for line in lines {
+        let kind = format!("{} {}", line["type"], line["subtype"]);
+        let keys = |of: &Value| of.as_object().into_iter().flat_map(|o| o.keys().cloned()).collect::<Vec<_>>();
+        shapes.entry(kind.clone()).or_default().extend(keys(&line));
+        shapes.entry(format!("{kind} message")).or_default().extend(keys(&line["message"]));
+        shapes.entry(format!("{kind} usage")).or_default().extend(keys(&line["message"]["usage"]));
+        for block in line["message"]["content"].as_array().into_iter().flatten() {
+            shapes.entry(format!("{kind} {}", block["type"])).or_default().extend(keys(block));
+        }
+    }
+    shapes
+}
+
+fn lines_of(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).expect("a transcript");
+    text.lines().map(|l| serde_json::from_str(l).expect("a whole line")).collect()
+}
+
+#[test]
+fn what_it_writes_has_the_shape_of_the_recorded_stores() {
+    let recorded = workspace().join("fixtures/claude/2.1.325");
+    let homes: Vec<PathBuf> =
+        fs::read_dir(recorded).expect("recorded stores").map(|e| e.expect("a store").path()).collect();
+    let real = shapes(homes.iter().flat_map(|h| transcripts(h)).flat_map(|t| lines_of(&t)));
+    let entries = |home: &Path| -> Vec<Value> {
+        let files = fs::read_dir(home.join(".claude/sessions")).into_iter().flatten().flatten();
+        let files = files.filter(|f| f.path().extension().is_some_and(|e| e == "json"));
+        files.map(|f| serde_json::from_slice(&fs::read(f.path()).expect("an entry")).expect("JSON")).collect()
+    };
+    let real_entries = shapes(homes.iter().flat_map(|h| entries(h)));
+
+    let sandbox = stage("shapes");
+    for (n, args) in [
+        &["--name", "one", "-p", "run touch made"][..],
+        &["-p", "fail"],
+        &["-p", "ask Which colour?"],
+        &["-p", "run echo hello", "--", "--allowedTools=Bash"],
+        &["--headless", "-p", "hello"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let launched = launch(&sandbox, &format!("p{n}"), args);
+        let id = text(&launched, "native_id");
+        wait_until("it has come to rest", DEADLINE, || list(&sandbox).status(id) != "working");
+    }
+    let written = transcripts(&sandbox.home()).into_iter().flat_map(|t| lines_of(&t));
+    // No recorded session was given a name.
+    let ours = shapes(written.filter(|line| line["type"] != "custom-title"));
+    let our_entries = shapes(entries(&sandbox.home()).into_iter());
+    assert!(ours.len() > 8 && our_entries.len() > 1, "{ours:#?}");
+    for (ours, real) in [(&ours, &real), (&our_entries, &real_entries)] {
+        for (kind, keys) in ours {
+            let known = real.get(kind).unwrap_or_else(|| panic!("the real one writes no {kind}"));
+            assert!(keys.is_subset(known), "{kind}: {:?} are not the real one's", keys.difference(known));
+        }
+    }
+}
