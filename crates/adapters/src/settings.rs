@@ -38,6 +38,8 @@ pub struct Settings {
     pub gateways: Vec<Gateway>,
     /// What is wrong in the file.
     pub warnings: Vec<Warning>,
+    /// A limit may be missing because of what is wrong.
+    pub unread: bool,
     /// A gateway may be missing from the list because of what is wrong.
     pub gateways_unread: bool,
 }
@@ -97,6 +99,8 @@ impl Settings {
         let unread = |error: String| Settings {
             warnings: vec![warning(places, path, error)],
             gateways_unread: true,
+            unread: true,
+            restore: Restore::Never,
             ..Settings::default()
         };
         let mut settings = match file::read_small(path, LARGEST) {
@@ -121,7 +125,7 @@ impl Settings {
                 let line = e.span().map_or(1, |span| line_of(text, span.start));
                 let error = format!("line {line}: {}; nothing in it counts", e.message().replace('\n', " "));
                 settings.warnings.push(warning(places, &places.settings, error));
-                settings.gateways_unread = true;
+                (settings.gateways_unread, settings.unread, settings.restore) = (true, true, Restore::Never);
                 return settings;
             }
         };
@@ -129,8 +133,13 @@ impl Settings {
         let mut section = Section { table: top.get_ref(), wrong: &mut wrong, span: 0..0 };
         section.knows(&SECTIONS);
         settings.max = section.number("max").map(|n| n as usize);
-        settings.restore = section.one_of("restore", RESTORE).unwrap_or_default();
         settings.retain = section.time("retain");
+        settings.unread = !section.wrong.found.is_empty();
+        let told = section.wrong.found.len();
+        let restore = section.one_of("restore", RESTORE);
+        // A word that is none may have been meant to forbid it.
+        let odd = section.wrong.found.len() > told;
+        settings.restore = if odd { Restore::Never } else { restore.unwrap_or_default() };
         let before = section.wrong.found.len();
         let gateways = section.tables("gateway", |entry| read_gateway(entry, places));
         settings.gateways = unique(gateways, section.wrong);

@@ -114,10 +114,16 @@ fn what_is_kept_and_brought_back_is_a_persons_choice() {
         wrong(text),
         [
             "line 1: max should be a whole number above 0",
-            "line 2: restore \"always\": one of \"ask\", \"auto\", \"never\"",
             "line 3: retain should be a time like 500ms, 3s, 2m, 1h or 7d",
+            "line 2: restore \"always\": one of \"ask\", \"auto\", \"never\"",
         ]
     );
-    assert_eq!(read(text).restore, Restore::Ask, "what cannot be read brings nothing back");
+    assert_eq!(
+        (read(text).restore, read(text).unread),
+        (Restore::Never, true),
+        "what cannot be read brings nothing back"
+    );
+    assert_eq!((read("max = [").restore, read("max = [").unread), (Restore::Never, true));
+    assert!(!read("[[gateway]]\nulr = 1").unread, "a gateway is no limit");
     assert!(!read(text).gateways_unread);
 }

@@ -22,6 +22,7 @@ use std::process::{Command, Stdio};
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Session, Time};
 use lariat_shim::record::{self, Process};
+use lariat_sys::process::Identity;
 use lariat_sys::{clock, durable};
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +78,8 @@ impl After {
 struct Ran {
     /// The run of the agent that it is about.
     agent: Option<Process>,
+    /// Who runs it.
+    by: Option<Process>,
     begun: Time,
     code: Option<i32>,
 }
@@ -99,7 +102,8 @@ pub fn ended(question: &Question, folder: &Path) -> io::Result<()> {
     let Some(launched) = Launched::read(folder).map_err(io::Error::other)? else { return Ok(()) };
     let Some(command) = launched.record.commands.on_exit.clone().filter(|_| is_owed(&launched)) else { return Ok(()) };
     let agent = launched.shim.as_ref().map(|s| s.agent.clone());
-    let mut ran = Ran { agent, begun: Time(clock::now_ms()), code: None };
+    let by = Identity::open(std::process::id()).ok().map(|(identity, _)| identity.into());
+    let mut ran = Ran { agent, by, begun: Time(clock::now_ms()), code: None };
     put(folder, &ran)?;
     drop(lock);
     let native_id = launched.record.native_id.clone().unwrap_or_default();
@@ -119,6 +123,12 @@ pub fn ended(question: &Question, folder: &Path) -> io::Result<()> {
 pub fn owed(places: &Places) {
     let all = All::read(places);
     all.by_id.values().filter(|l| is_owed(l) && !l.is_held()).for_each(|l| lariat_shim::start::after(&l.folder));
+}
+
+/// Who runs what was hung on the end of a session, now or once: nobody who ends the
+/// session means that one.
+pub(crate) fn at_work(folder: &Path) -> Option<Process> {
+    record::read::<Ran>(folder, &marker()).ok().flatten()?.by
 }
 
 fn is_owed(launched: &Launched) -> bool {

@@ -18,6 +18,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lariat_adapters::look::Places;
 use lariat_adapters::{Ask as Asked, Decision};
 use lariat_core::{Ask, Fact, Intent, Observation, Status, Time, Want, Witness};
 use lariat_shim::record::Process;
@@ -29,12 +30,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::launched::Launched;
 use crate::list::{Question, list};
-use crate::records::{self, Wish};
+use crate::records::{self, Locks, Wish, Wishes};
 
 /// The argument that makes `lariat` hear what an agent's hook tells.
 pub const VERB: &str = "__hook";
 /// Where requests lie in a session's folder.
 pub const FOLDER: &str = "asks";
+/// What an answer ends in once it was taken.
+const TAKEN: &str = "taken";
 const LARGEST: u64 = 16 << 20;
 /// How long an agent that shows no question must go on showing none.
 const WITHDRAWN: Duration = Duration::from_secs(3);
@@ -96,6 +99,18 @@ pub fn asked(agent: &str, request: &Request) -> Option<Ask> {
     lariat_adapters::named(agent)?.asked(request.event.as_bytes())
 }
 
+/// Whether the one who waited for an answer has taken it; `None` while that is open.
+pub fn is_taken(launched: &Launched, request: &Request) -> Option<bool> {
+    let taken = launched.folder.join(FOLDER).join(format!("{}.{TAKEN}", request.stem()));
+    let over = !pending(&launched.folder).contains(request);
+    if taken.exists() {
+        #[expect(clippy::disallowed_methods, reason = "our own note, which was read")]
+        let _ = std::fs::remove_file(taken);
+        return Some(true);
+    }
+    over.then_some(false)
+}
+
 /// Answers a request. When it returns, the one who waits for it will find it.
 pub fn answer(launched: &Launched, request: &Request, decision: &Decision) -> Result<(), String> {
     let adapter = lariat_adapters::named(&launched.record.agent).ok_or("its agent is not known")?;
@@ -113,19 +128,35 @@ pub fn hear(question: &Question, folder: &Path) -> io::Result<()> {
     let launched = Launched::read(folder).map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
     let adapter = lariat_adapters::named(&launched.record.agent);
     match adapter.and_then(|a| a.moved(event.as_bytes())) {
-        Some(native_id) => moved(launched, native_id),
+        Some(native_id) => moved(&question.places, &launched, &native_id),
         None => wait(question, folder, event),
     }
 }
 
-/// The agent's process goes on with another session: the handle and the wish that it
-/// shall run go with it.
-fn moved(launched: Launched, native_id: String) -> io::Result<()> {
+/// The agent's process goes on with another session: the handle goes with it, and so
+/// does what is wished of it. A stop that was asked of the one is not lost by the
+/// other.
+fn moved(places: &Places, launched: &Launched, native_id: &str) -> io::Result<()> {
+    let handle = &launched.record.launch.handle;
     let id = format!("{}:{native_id}", launched.record.agent);
-    launched.move_on(&native_id)?;
-    let intent = Intent { want: Want::Run, generation: 1, at: Time(clock::now_ms()), found_live: true, until: None };
-    let process = launched.shim.map(|s| s.agent);
-    records::put_in(&launched.folder, &Wish { id, intent, verb: "launch".into(), process, run: None })
+    let _act = Locks::of(places, Some(handle), &id)?.act()?;
+    // Read again, now that nobody changes it.
+    let launched = Launched::read(&launched.folder).map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
+    if launched.record.native_id.as_deref() == Some(native_id) {
+        return Ok(());
+    }
+    let before = records::read_in(&launched.folder);
+    let known = Wishes::read(places).by_id.get(&id).map_or(0, |w| w.intent.generation);
+    let generation = known.max(before.as_ref().map_or(0, |w| w.intent.generation)) + 1;
+    let run = Intent { want: Want::Run, generation, at: Time(clock::now_ms()), found_live: true, until: None };
+    let process = launched.shim.as_ref().map(|s| s.agent.clone());
+    let fresh = || Wish { id: id.clone(), intent: run, verb: "launch".into(), process, run: None };
+    let wish = match before.filter(|w| w.intent.want == Want::Stop) {
+        Some(stop) => Wish { id: id.clone(), intent: Intent { generation, ..stop.intent }, ..stop },
+        None => fresh(),
+    };
+    launched.move_on(native_id)?;
+    records::put_in(&launched.folder, &wish)
 }
 
 fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
@@ -138,6 +169,10 @@ fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
     durable::put(&asks, &name, serde_json::to_string(&request)?.as_bytes())?;
     point("ask.asked");
     let answer = until_answered(question, folder, &reply);
+    if matches!(&answer, Ok(Some(_))) {
+        #[expect(clippy::disallowed_methods, reason = "tells who answered that it was taken")]
+        let _ = std::fs::rename(&reply, reply.with_extension(TAKEN));
+    }
     for path in [reply, asks.join(name)] {
         #[expect(clippy::disallowed_methods, reason = "our own request, which is over")]
         let _ = std::fs::remove_file(path);
@@ -201,7 +236,7 @@ fn sweep(asks: &Path) {
         request.is_some_and(|r| matches!(Identity::from(r.process).is_alive(), Ok(false)))
     };
     for path in entries.into_iter().filter(|e| e.name.ends_with(".json")).map(|e| asks.join(e.name)).filter(gone) {
-        for path in [path.with_extension("answer"), path] {
+        for path in [path.with_extension("answer"), path.with_extension(TAKEN), path] {
             #[expect(clippy::disallowed_methods, reason = "our own request, whose asker is gone")]
             let _ = std::fs::remove_file(path);
         }

@@ -2,50 +2,64 @@
 //! be told of an id before they use it.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io;
-use std::process::Stdio;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::{Adapter, First};
 use lariat_shim::record::Launch;
 
-use crate::start::{self, LaunchError};
+use lariat_sys::durable;
+
+use crate::start::LaunchError;
+
+/// What it reads.
+const INPUT: &str = "first.in";
+/// How long it may take: others wait for the same lock.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Runs the agent's program once before the session's own run, to its end.
 pub(crate) fn tell(
     adapter: &'static dyn Adapter,
+    folder: &Path,
     first: &First,
     launch: &Launch,
     env: &[(OsString, OsString)],
 ) -> Result<(), LaunchError> {
-    use std::io::Write as _;
-    let failed = |how: String, words: &str| {
+    let log = folder.join("first.log");
+    let failed = |how: String| {
+        let words = lariat_sys::file::tail(&log, 4096).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).trim().to_owned();
         let words = if words.is_empty() { String::new() } else { format!(":\n{words}") };
         LaunchError::Died(adapter.name().into(), how, words)
     };
-    let lost = |e: io::Error| failed(e.to_string(), "");
+    let lost = |e: io::Error| failed(e.to_string());
+    // Files, not pipes: what it leaves behind may hold them for ever.
+    let output = OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(lost)?;
+    durable::put(folder, INPUT, first.input.as_bytes()).map_err(lost)?;
+    let input = OpenOptions::new().read(true).open(folder.join(INPUT)).map_err(lost)?;
     #[expect(clippy::disallowed_methods, reason = "launching is what starts an agent's program")]
     let mut command = std::process::Command::new(launch.argv.first().map_or("", String::as_str));
     command.args(&first.arguments).current_dir(&launch.cwd).env_clear().envs(env.iter().cloned());
     command.env(lariat_shim::MARK, &launch.handle); // what it leaves behind is found by this
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(input).stdout(output.try_clone().map_err(lost)?).stderr(output);
     let mut child = command.spawn().map_err(lost)?;
-    if let Some(mut input) = child.stdin.take() {
-        let _ = input.write_all(first.input.as_bytes()); // one that does not read it says why
-    }
     let began = Instant::now();
-    while child.try_wait().map_err(lost)?.is_none() {
-        if began.elapsed() > start::PATIENCE {
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(lost)? {
+            break status;
+        }
+        if began.elapsed() > LONGEST {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(failed(format!("`{}` did not end", first.arguments.join(" ")), ""));
+            return Err(failed(format!("`{}` did not end", first.arguments.join(" "))));
         }
         std::thread::sleep(Duration::from_millis(5));
+    };
+    match status.success() {
+        true => Ok(()),
+        false => Err(failed(format!("`{}`: {status}", first.arguments.join(" ")))),
     }
-    let output = child.wait_with_output().map_err(lost)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
-    Err(failed(format!("`{}`: {}", first.arguments.join(" "), output.status), said.trim()))
 }

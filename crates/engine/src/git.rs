@@ -326,7 +326,12 @@ pub(crate) fn run_bounded(
     let (identity, pidfd) = Identity::of_child(child.id()).map_err(GitError::Run)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let end = || {
-        let tree = Tree { root: Some(identity.clone()), marks: Vec::new(), spared: Default::default() };
+        let tree = Tree {
+            root: Some(identity.clone()),
+            marks: Vec::new(),
+            spared: Default::default(),
+            aside: Default::default(),
+        };
         let _ = tree.end(&[], Duration::ZERO);
     };
     std::thread::scope(|scope| {

@@ -94,7 +94,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             worktree: order.worktree.clone(),
         };
         let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");
-        Start { question, adapter, folder, record, plan, env, generation: 1, verb, again: false }.run(lock)
+        Start { question, adapter, folder, record, plan, env, generation: 1, verb, again: false }.run(vec![lock])
     });
     start::journal(places, "launch", order.agent.clone(), &started);
     let started = match started {
@@ -119,7 +119,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
 /// The lock under which a launch happens, once nothing is in its way.
 fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<File, LaunchError> {
     let places = &question.places;
-    let most = Settings::read(places).max;
+    let most = most(places)?;
     loop {
         let lock = claims::guard(places).map_err(files(&places.state))?;
         if !order.force {
@@ -139,6 +139,19 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<File, LaunchE
         running.iter().for_each(|pid| watch.process(*pid));
         // One whose process cannot be watched is looked at again.
         watch.sleep(Duration::from_secs(2), Duration::ZERO).map_err(files(&places.state))?;
+    }
+}
+
+/// How many may run at once, as the settings say. Settings that cannot be read may hold a
+/// limit, so they let nobody in.
+pub(crate) fn most(places: &Places) -> Result<Option<usize>, LaunchError> {
+    let settings = Settings::read(places);
+    match settings.warnings.first().filter(|_| settings.unread) {
+        Some(warning) => {
+            let path = warning.path.as_ref().map_or_else(String::new, |p| p.row());
+            Err(LaunchError::Claimed(format!("the settings cannot be read ({path}: {})", warning.error.row())))
+        }
+        None => Ok(settings.max),
     }
 }
 

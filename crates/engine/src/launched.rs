@@ -5,9 +5,10 @@
 //! adapter saw, and [`lariat_core::judge`] weighs it. A folder without a native
 //! session is shown only while its agent lives.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Sighting};
@@ -22,7 +23,7 @@ use lariat_sys::tree::House;
 use lariat_sys::{clock, file};
 use serde::{Deserialize, Serialize};
 
-use crate::after::After;
+use crate::after::{self, After};
 use crate::ask;
 use crate::start;
 
@@ -30,7 +31,7 @@ use crate::start;
 pub const AFTERMATH: i64 = 10_000;
 /// How much of a terminal's output is looked at first for what its agent says of itself.
 const FIRST_LOOK: u64 = 64 << 10;
-/// How long a look waits for an exit that is being written down.
+/// How long one look waits for exits that are being written down, all of them together.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// `launch.json`: what the shim needs, and what only the launcher knows.
@@ -107,7 +108,9 @@ impl All {
                         let id = format!("{}:{native}", launched.record.agent);
                         let process = launched.shim.as_ref().map(|s| (s.agent.pid, s.agent.start));
                         all.by_process.extend(process.map(|p| (p, id.clone())));
-                        all.by_id.insert(id, launched);
+                        if all.by_id.get(&id).is_none_or(|other| other.rank() < launched.rank()) {
+                            all.by_id.insert(id, launched);
+                        }
                     }
                     None => all.without_id.push(launched),
                 },
@@ -144,12 +147,20 @@ impl All {
         self.by_id.get(id).or_else(moved)
     }
 
-    /// The agents, shims and keepers of all but one: nobody else's end is theirs.
-    pub fn processes_but(&self, handle: Option<&str>) -> Vec<u32> {
-        let others = self.by_id.values().chain(&self.without_id);
-        let others = others.filter(|l| Some(l.record.launch.handle.as_str()) != handle);
-        let shims = others.filter_map(|l| l.shim.as_ref());
-        shims.flat_map(|s| [Some(&s.agent), Some(&s.shim), s.keeper.as_ref()]).flatten().map(|p| p.pid).collect()
+    /// The agents of all but one, and what was hung on their ends; and their shims and
+    /// keepers: nobody else's end is theirs. Only those that are still these.
+    pub fn processes_but(&self, handle: Option<&str>) -> (HashSet<u32>, HashSet<u32>) {
+        let alive = |p: &&record::Process| matches!(Identity::from((*p).clone()).is_alive(), Ok(true));
+        let (mut agents, mut holders) = (HashSet::new(), HashSet::new());
+        for launched in self.by_id.values().chain(&self.without_id) {
+            agents.extend(after::at_work(&launched.folder).iter().filter(alive).map(|p| p.pid));
+            let other = Some(launched.record.launch.handle.as_str()) != handle;
+            let Some(shim) = launched.shim.as_ref().filter(|_| other) else { continue };
+            agents.extend(Some(&shim.agent).into_iter().filter(alive).map(|p| p.pid));
+            let held = [Some(&shim.shim), shim.keeper.as_ref()];
+            holders.extend(held.into_iter().flatten().filter(alive).map(|p| p.pid));
+        }
+        (agents, holders)
     }
 
     /// Whether one of them may have been cut off: gone, and not by itself.
@@ -159,6 +170,13 @@ impl All {
 }
 
 impl Launched {
+    /// Of two that say they are one session, which one is: the one that runs, then the
+    /// one that was started last.
+    fn rank(&self) -> (bool, Option<Time>, Time) {
+        let runs = self.exit.is_none() && !matches!(self.process(), Ok(None));
+        (runs, self.shim.as_ref().map(|s| s.started_at), self.record.created_at)
+    }
+
     /// Whether nothing on record says that it ended by itself.
     pub fn could_be_cut_off(&self) -> bool {
         self.exit.as_ref().is_none_or(|e| e.signal.is_some() || e.code.is_some_and(|c| c > 128)) && !self.is_held()
@@ -227,8 +245,8 @@ impl Launched {
 
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
-    fn settle(&self) -> Option<record::Exit> {
-        let until = Instant::now() + SETTLE;
+    fn settle(&self, settling: &OnceLock<Instant>) -> Option<record::Exit> {
+        let until = *settling.get_or_init(|| Instant::now() + SETTLE);
         loop {
             let held = self.is_held();
             let exit = record::read(&self.folder, record::EXIT).ok().flatten();
@@ -253,7 +271,7 @@ impl Launched {
 
     /// Adds to a sighting what the shim knows; whether the session still has the
     /// handle.
-    pub fn testify(&self, places: &Places, sighting: &mut Sighting) -> bool {
+    pub fn testify(&self, places: &Places, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
         match self.process() {
             // What the agent itself records as ended has moved on within its process.
@@ -277,7 +295,7 @@ impl Launched {
                 return true;
             }
         }
-        let settled = self.exit.clone().or_else(|| self.settle());
+        let settled = self.exit.clone().or_else(|| self.settle(settling));
         let Some(exit) = &settled else {
             // Nobody saw how it ended. That it did is certain; whether the session went on
             // elsewhere, only the agent's own records could tell.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::Adapter;
@@ -40,6 +40,11 @@ pub struct Question {
 }
 
 impl Question {
+    /// About everything there.
+    pub fn of(places: &Places) -> Question {
+        Question { places: places.clone(), scope: Scope::All, deadline: DEADLINE, agent: None }
+    }
+
     /// About everything, where the environment says things are.
     pub fn all() -> Question {
         Question { places: Places::from_env(), scope: Scope::All, deadline: DEADLINE, agent: None }
@@ -67,6 +72,8 @@ struct Shared {
     settings: Settings,
     table: Result<Table, String>,
     now: Time,
+    /// Until when this look waits for exits that are being written down.
+    settling: OnceLock<Instant>,
     write: Option<Write>,
 }
 
@@ -88,7 +95,7 @@ impl Shared {
         let wish = self.wishes.by_id.get(&id);
         let mut sighting = sighting;
         let launched = self.launched.of(&id, &sighting);
-        let launched = launched.filter(|l| l.testify(&self.question.places, &mut sighting));
+        let launched = launched.filter(|l| l.testify(&self.question.places, &self.settling, &mut sighting));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());
@@ -170,7 +177,8 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     if launched.any_cut_off() {
         question.scope = Scope::All; // what was cut off is shown, and is among the ended
     }
-    let shared = Arc::new(Shared { wishes, launched, question, settings, table, now, write });
+    let shared =
+        Arc::new(Shared { wishes, launched, question, settings, table, now, settling: OnceLock::new(), write });
     let mut answer = Answer {
         listing: Listing {
             schema: 1,

@@ -6,6 +6,7 @@
 //! read hides nothing: it is a warning, and an acting verb puts it aside.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,9 @@ pub struct Label {
     pub name: Option<String>,
     /// Whether it is to be brought back without asking.
     pub kept: Option<bool>,
+    /// When that was said.
+    #[serde(default)]
+    pub at: Option<Time>,
 }
 
 /// All wishes, by session id.
@@ -86,7 +90,12 @@ impl Wishes {
             let folder = sessions.join(entry.name);
             let path = folder.join(LABEL);
             match read_one::<Label>(&path) {
-                Ok(label) => wishes.labels.extend(label.map(|l| (l.id.clone(), l))),
+                Ok(Some(label)) => {
+                    if wishes.labels.get(&label.id).is_none_or(|other| other.at < label.at) {
+                        wishes.labels.insert(label.id.clone(), label);
+                    }
+                }
+                Ok(None) => {}
                 Err(error) => {
                     wishes.warnings.push(warning(places, &path, &error));
                     wishes.unreadable.push(path);
@@ -169,6 +178,57 @@ pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Re
 /// Stores a wish in the folder of a session that lariat launched.
 pub fn put_in(folder: &Path, wish: &Wish) -> io::Result<()> {
     durable::put(folder, INTENT, serde_json::to_string(wish)?.as_bytes())
+}
+
+/// The locks of one session. Both are gone with the process that holds them.
+#[derive(Debug)]
+pub struct Locks {
+    act: PathBuf,
+    ending: PathBuf,
+}
+
+impl Locks {
+    /// Those of a session, by its handle if it has one.
+    pub fn of(places: &Places, handle: Option<&str>, id: &str) -> io::Result<Locks> {
+        let name = handle.map_or_else(|| folder_name(id), str::to_owned);
+        let folder = places.state.join("sessions").join(name);
+        durable::make_folder(&folder)?;
+        Ok(Locks { act: folder.join("act.lock"), ending: folder.join("ending.lock") })
+    }
+
+    /// One at a time changes what is wished of a session. Held only for moments.
+    pub fn act(&self) -> io::Result<File> {
+        let file = open(&self.act)?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Held by everyone who ends it, as long as that takes.
+    pub fn ending(&self) -> io::Result<File> {
+        let file = open(&self.ending)?;
+        file.lock_shared()?;
+        Ok(file)
+    }
+
+    /// Held by who starts it again; nobody may be at ending it.
+    pub fn starting(&self) -> io::Result<Option<File>> {
+        let file = open(&self.ending)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+            Err(std::fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// The wish in the folder of a session that lariat launched.
+pub fn read_in(folder: &Path) -> Option<Wish> {
+    read_one(&folder.join(INTENT)).ok().flatten()
 }
 
 /// One line of the journal: who did what to which session, and how it went.

@@ -12,6 +12,7 @@
 //! quota, no program): then the rest is left for later.
 
 use lariat_adapters::look::Scope;
+use lariat_adapters::settings::Settings;
 use lariat_core::{Session, Want};
 
 use crate::launch::running;
@@ -95,6 +96,7 @@ pub fn restore(
     force: bool,
     mut tell: impl FnMut(&Session, &Outcome),
 ) -> Vec<(Box<Session>, Outcome)> {
+    let max = max.or_else(|| Settings::read(&question.places).max);
     let mut done: Vec<(Box<Session>, Outcome)> = Vec::new();
     let mut failing: (usize, String) = (0, String::new());
     for step in plan.steps {
@@ -106,7 +108,7 @@ pub fn restore(
             (Some(max), _) => Outcome::Left(format!("{max} run already, which is the most there may be")),
             (None, Err(why)) => Outcome::Left(why.clone()),
             (None, Ok(_)) => {
-                let again = Again { force, ..Again::default() };
+                let again = Again { force, cut_off: true, ..Again::default() };
                 let back = resume(question, step.session.id.raw(), &again);
                 back.map_or_else(Outcome::Failed, Outcome::Back)
             }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Scope;
 use lariat_adapters::{Adapter, Ask, Past, Plan};
-use lariat_core::{Session, Time, Witness};
+use lariat_core::{Session, Time, Want, Witness};
 use lariat_shim::record;
 use lariat_sys::clock;
 use lariat_sys::point::point;
@@ -25,10 +25,10 @@ use lariat_sys::point::point;
 use crate::ask;
 use crate::claims;
 use crate::handle;
-use crate::launch::free;
+use crate::launch::{free, most, running};
 use crate::launched::{All, Launched, Record};
 use crate::list::{Question, list};
-use crate::records::{self, Wishes};
+use crate::records::{self, Locks, Wish, Wishes};
 use crate::start::{self, LaunchError, Start, Started, files};
 use crate::stop;
 
@@ -46,6 +46,8 @@ pub struct Again {
     pub headless: Option<bool>,
     /// Although somebody works there.
     pub force: bool,
+    /// Only if it is still wanted and cut off.
+    pub cut_off: bool,
     /// Variables to set besides our own environment.
     pub env: Vec<(String, String)>,
     /// Further arguments for the agent, besides those it had.
@@ -97,7 +99,13 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let places = &question.places;
     let all = Question { scope: Scope::All, ..question.clone() };
     stop::finish(places, &list(all.clone()).listing.sessions);
-    let lock = claims::guard(places).map_err(files(&places.state))?;
+    let before = All::read(places).by_id.remove(id);
+    let handle = before.as_ref().filter(|_| !again.fork).map(|l| l.record.launch.handle.as_str());
+    let guard = claims::guard(places).map_err(files(&places.state))?;
+    let locks = Locks::of(places, handle, id).map_err(files(&places.state))?;
+    let act = locks.act().map_err(files(&places.state))?;
+    let starting = locks.starting().map_err(files(&places.state))?;
+    let starting = starting.ok_or_else(|| LaunchError::Alive(format!("{id} is being ended at this moment")))?;
     let answer = list(all);
     let session = answer.listing.sessions.into_iter().find(|s| s.id.raw() == id);
     let session = session.ok_or_else(|| LaunchError::Impossible(format!("{id} is not there any more")))?;
@@ -112,6 +120,13 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
                 return Err(LaunchError::Alive(why));
             }
         }
+    }
+    if again.cut_off && !session.restorable {
+        return Err(LaunchError::Alive(format!("{id} is not cut off any more: {}", session.reason.row())));
+    }
+    let most = most(places)?.filter(|most| running(places, None).len() >= *most);
+    if let Some(max) = most {
+        return Err(LaunchError::Full { running: max, max, whose: String::new() });
     }
     let adapter = start::adapter(session.agent)?;
     let way = way(&session, launched.as_ref()).map_err(LaunchError::Impossible)?;
@@ -131,6 +146,9 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
         Some(launched) => (launched.record.launch.handle.clone(), launched.folder.clone()),
         None => handle::make(places, None).map_err(files(&places.state))?,
     };
+    // A new id has a count of its own.
+    let goes_on = !again.fork && way == Way::Native;
+    let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
     let asked = question_of(launched.as_ref(), again, way, &folder);
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
         let record = Record {
@@ -141,16 +159,19 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             native_id: plan.native_id.clone(),
             ..record_of(adapter, launched.as_ref(), again, &asked)
         };
-        let generation = if again.fork { 1 } else { before.map_or(1, |w| w.intent.generation + 1) };
         let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
-        Start { question, adapter, folder, record, plan, env, generation, verb, again }.run(lock)
+        Start { question, adapter, folder, record, plan, env, generation, verb, again }.run(vec![guard, act, starting])
     });
     let verb = if again.fork { "fork" } else { "resume" };
     start::journal(places, verb, id.to_owned(), &started);
     match started {
         Ok(started) => Ok(Resumed { started, way, said: asked.prompt }),
         Err(error) => {
-            if start::take_back(&folder, &handle) {
+            let _act = locks.act();
+            // Who has wished something else meanwhile is not undone, nor what they started.
+            let ours = |w: Wish| w.intent.want == Want::Run && w.intent.generation == generation;
+            let untouched = records::read_in(&folder).is_none_or(ours);
+            if untouched && start::take_back(&folder, &handle) {
                 put_back(&folder, kept, before);
             }
             Err(error)
@@ -209,7 +230,7 @@ fn record_of(adapter: &'static dyn Adapter, launched: Option<&Launched>, again: 
 }
 
 /// Puts everything on record back as it was before a start that came to nothing.
-fn put_back(folder: &Path, kept: Option<&Launched>, wish: Option<&records::Wish>) {
+fn put_back(folder: &Path, kept: Option<&Launched>, wish: Option<&Wish>) {
     let Some(launched) = kept else {
         #[expect(clippy::disallowed_methods, reason = "our own record of a start that came to nothing")]
         let _ = std::fs::remove_dir_all(folder);

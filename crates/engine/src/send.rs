@@ -12,9 +12,13 @@
 //! record before the first letter; who asks again with the same key is told what
 //! became of it.
 
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
 use lariat_core::{Session, State, Status};
 use lariat_shim::client::{Client, ClientError};
@@ -142,13 +146,24 @@ pub fn send(
 ) -> Result<u64, SendError> {
     // Only what ends a paste could break out of it.
     let text: String = message.text.chars().filter(|c| *c != '\x1b').collect();
+    // One at a time types: two pastes would become one prompt.
+    let typing = open_lock(&launched.folder)?;
+    typing.lock()?;
+    // Looked at again: who typed before us has begun a turn.
+    let fresh = list(Question { scope: Scope::All, agent: Some(session.agent), ..question.clone() });
+    let fresh = fresh.listing.sessions.into_iter().find(|s| s.id == session.id);
+    let session = fresh.as_deref().unwrap_or(session);
     let offset = session.transcript.as_ref().and_then(|t| peek::end(session.agent, t).ok()).unwrap_or(0);
     if let Some(key) = message.key {
-        let before: Option<Begun> = record::read(&launched.folder.join(SENT), &file_of(key)).ok().flatten();
+        let before: Option<Begun> =
+            record::read(&launched.folder.join(SENT), &file_of(key)).map_err(io::Error::other)?;
         match before {
             Some(before) if before.text != text => return Err(SendError::OtherText(key.to_owned())),
-            Some(before) if shows(question, session, before.offset, &text) => return Ok(before.offset),
-            Some(_) => return Err(SendError::Typed(key.to_owned())),
+            Some(before) => {
+                drop(typing);
+                let shown = until_shown(question, session, before.offset, &text, message.patience, || Ok(()))?;
+                return if shown { Ok(before.offset) } else { Err(SendError::Typed(key.to_owned())) };
+            }
             None => {}
         }
     }
@@ -173,21 +188,43 @@ pub fn send(
     }
     std::thread::sleep(PAUSE);
     client.input(b"\r")?;
-    let began = Instant::now();
+    drop(typing);
     let mut pressed = Instant::now();
-    while began.elapsed() < message.patience {
-        if shows(question, session, offset, &text) {
-            return Ok(offset);
-        }
+    let shown = until_shown(question, session, offset, &text, message.patience, || {
         // One that says it is at rest took the key for part of the paste. Where an agent says nothing
         // the key is never pressed twice: it could answer a question.
         if pressed.elapsed() > AGAIN && launched.says() == Some(State::Idle) {
             client.input(b"\r")?;
             pressed = Instant::now();
         }
+        Ok(())
+    })?;
+    if shown { Ok(offset) } else { Err(SendError::Stalled(message.patience)) }
+}
+
+/// Waits until the transcript shows a prompt; whether it does.
+fn until_shown(
+    question: &Question,
+    session: &Session,
+    offset: u64,
+    text: &str,
+    patience: Duration,
+    mut meanwhile: impl FnMut() -> io::Result<()>,
+) -> io::Result<bool> {
+    let began = Instant::now();
+    while began.elapsed() < patience {
+        if shows(question, session, offset, text) {
+            return Ok(true);
+        }
+        meanwhile()?;
         std::thread::sleep(Duration::from_millis(25));
     }
-    Err(SendError::Stalled(message.patience))
+    Ok(false)
+}
+
+fn open_lock(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).open(folder.join("send.lock"))
 }
 
 fn file_of(key: &str) -> String {

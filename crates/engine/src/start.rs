@@ -227,8 +227,8 @@ pub(crate) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Starts it. `lock` is let go once the agent can be seen where it stands.
-    pub fn run(mut self, lock: File) -> Result<Started, LaunchError> {
+    /// Starts it. The locks are let go once the agent can be seen where it stands.
+    pub fn run(mut self, locks: Vec<File>) -> Result<Started, LaunchError> {
         let folder = self.folder;
         let began = Time(clock::now_ms());
         clear(folder).map_err(files(folder))?;
@@ -248,9 +248,9 @@ impl Start<'_> {
         // Some believe this before where they stand.
         self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
         let env = environment(&self.plan.env, self.env);
-        let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, f, launch, &env));
+        let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
         let shim = first.and_then(|()| Ok(start::start(&program, folder, &env)?));
-        drop(lock);
+        drop(locks);
         let shim = shim?;
         let chosen = self.record.native_id.is_some();
         let native_id = self.know(&shim, began)?;
@@ -420,6 +420,7 @@ pub(crate) fn take_back(folder: &Path, handle: &str) -> bool {
         root: launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into()),
         marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],
         spared: HashSet::new(),
+        aside: HashSet::new(),
     };
     let house = launched.map(|l| l.house()).unwrap_or_default();
     tree.end_in(&house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())

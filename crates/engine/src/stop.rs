@@ -22,11 +22,10 @@
 //! A session that a gateway runs has no process: its open run is ended through
 //! the gateway, by `stop` and `kill` alike, and the wish names the run.
 
-use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
-use lariat_adapters::look::Places;
+use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::remote::Remote;
 use lariat_core::{Intent, Session, Time, Want};
 use lariat_shim::record::Process;
@@ -38,7 +37,8 @@ use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
 use crate::launched::{self, Launched};
-use crate::records::{self, Run, Wish, Wishes};
+use crate::list::{Question, list};
+use crate::records::{self, Locks, Run, Wish, Wishes};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -101,6 +101,15 @@ pub enum StopError {
 
 /// Ends a session. `others` are all sessions: what belongs to them is spared.
 pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &How) -> Result<Outcome, StopError> {
+    let locks = Locks::of(places, session.handle.as_deref(), session.id.raw());
+    let act = locks.as_ref().map_err(copy).and_then(Locks::act);
+    if let (Err(e), false) = (&act, how.force) {
+        return Err(StopError::NotDurable(how.verb(), copy(e)));
+    }
+    // Looked at again, now that nobody starts it: it may have been between two runs.
+    let fresh = list(Question { scope: Scope::All, agent: Some(session.agent), ..Question::of(places) });
+    let fresh = fresh.listing.sessions.into_iter().find(|s| s.id == session.id);
+    let session = fresh.as_deref().unwrap_or(session);
     let wishes = Wishes::read(places);
     wishes.put_unreadable_aside();
     let generation = wishes.by_id.get(session.id.raw()).map_or(1, |w| w.intent.generation + 1);
@@ -159,6 +168,10 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
         return Err(StopError::NotDurable(how.verb(), e));
     }
     point("stop.wished");
+    // Until all are gone nobody starts it again: its mark would make the new one part
+    // of the old tree.
+    let _ending = locks.and_then(|l| l.ending());
+    drop(act);
     let outcome = match (held, session.live) {
         (None, _) if remote.is_some() => end_run(remote, places, session, None, grace)?,
         (Some(root), _) => end(places, session, others, root, how)?,
@@ -213,11 +226,23 @@ fn is_stand_in(now: &Identity, launched: Option<&Launched>) -> bool {
     agent.is_some_and(|agent| agent.pid == now.pid && agent.start == now.start && !agent.is(now))
 }
 
-/// Whom it is not about: other sessions, those that hold them, and what they started.
-fn spared(places: &Places, id: &str, handle: Option<&str>, others: &[Box<Session>]) -> HashSet<u32> {
-    let mut spared: HashSet<u32> = others.iter().filter(|o| o.id.raw() != id).filter_map(|o| o.pid).collect();
-    spared.extend(launched::All::read(places).processes_but(handle));
-    spared
+/// A tree, with whom it is not about: other sessions and what they started, and those
+/// that hold them.
+fn tree(
+    places: &Places,
+    id: &str,
+    handle: Option<&str>,
+    others: &[Box<Session>],
+    root: Option<Identity>,
+    marks: Vec<(String, String)>,
+) -> Tree {
+    let (mut spared, aside) = launched::All::read(places).processes_but(handle);
+    spared.extend(others.iter().filter(|o| o.id.raw() != id).filter_map(|o| o.pid));
+    Tree { root, marks, spared, aside }
+}
+
+fn copy(e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), e.to_string())
 }
 
 fn end(
@@ -232,9 +257,11 @@ fn end(
     marks.extend(session.handle.iter().map(|h| (lariat_shim::MARK.to_owned(), h.clone())));
     let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();
     let house = session.handle.as_ref().and_then(|h| read_launched(places, h)).map(|l| l.house()).unwrap_or_default();
-    let tree =
-        Tree { root: Some(root), marks, spared: spared(places, session.id.raw(), session.handle.as_deref(), others) };
-    let ended = tree.end_in(&house, gentle, how.grace)?;
+    let tree = tree(places, session.id.raw(), session.handle.as_deref(), others, Some(root.clone()), marks);
+    let mut ended = tree.end_in(&house, gentle, how.grace)?;
+    if ended.survivors.is_empty() && matches!(root.is_alive(), Ok(true)) {
+        ended.survivors.push(Survivor { pid: root.pid, comm: session.agent.to_owned() });
+    }
     Ok(if ended.survivors.is_empty() { Outcome::Ended(ended.gone) } else { Outcome::Survived(ended.survivors) })
 }
 
@@ -249,7 +276,7 @@ fn sweep(
     let Some(launched) = launched.filter(|l| l.shim.is_some() && is_over(l)) else { return Ok(Outcome::AlreadyGone) };
     let handle = &launched.record.launch.handle;
     let marks = vec![(lariat_shim::MARK.to_owned(), handle.clone())];
-    let tree = Tree { root: None, marks, spared: spared(places, id, Some(handle), others) };
+    let tree = tree(places, id, Some(handle), others, None, marks);
     let ended = tree.end_in(&launched.house(), &[], Duration::ZERO)?;
     Ok(match (ended.survivors.is_empty(), ended.gone.is_empty()) {
         (false, _) => Outcome::Survived(ended.survivors),
@@ -289,6 +316,8 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
             continue;
         }
         let Some(root) = wish.process.clone().map(Identity::from) else { continue };
+        let locks = Locks::of(places, session.handle.as_deref(), session.id.raw());
+        let _ending = locks.and_then(|l| l.ending());
         if matches!(root.is_alive(), Ok(true)) {
             let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
             finished.push((wish.id.clone(), end(places, session, sessions, root, &how)));
@@ -299,7 +328,10 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
         if wish.is_none() {
             take_over(places, &id, &launched);
         } else if wish.is_some_and(|w| w.intent.found_live) && launched.left_some() && is_over(&launched) {
-            let swept = sweep(places, &id, sessions, Some(&launched));
+            let handle = launched.record.launch.handle.clone();
+            let _act = Locks::of(places, Some(&handle), &id).and_then(|l| l.act());
+            // Somebody may have started it again meanwhile.
+            let swept = sweep(places, &id, sessions, read_launched(places, &handle).as_ref());
             finished.push((id, swept));
         }
     }

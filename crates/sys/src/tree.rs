@@ -42,6 +42,8 @@ pub struct Tree {
     pub marks: Vec<(String, String)>,
     /// Processes of other sessions, never to be touched, nor what they started.
     pub spared: HashSet<u32>,
+    /// Processes that are spared by themselves; what they started is not.
+    pub aside: HashSet<u32>,
 }
 
 /// Where a session was put when it was started, so that nothing of it is lost.
@@ -79,6 +81,9 @@ pub struct Ended {
     /// Those that are still there.
     pub survivors: Vec<Survivor>,
 }
+
+/// No tree of processes is deeper.
+const DEEPEST: usize = 10_000;
 
 impl Tree {
     /// Ends the tree: the gentle signals to the root, one after the other within
@@ -210,6 +215,22 @@ impl Tree {
         Ok(members)
     }
 
+    /// Whether a process is one of the spared, or comes from one of them and not from
+    /// the root: what the root started is its own, wherever the root stands.
+    fn is_shielded(&self, process: &Process, root: Option<u32>, table: &Table) -> bool {
+        let mut at = Some(process);
+        // Parents that were read at different moments could form a ring.
+        for _ in 0..DEEPEST {
+            match at {
+                Some(p) if Some(p.pid) == root => return false,
+                Some(p) if self.spared.contains(&p.pid) => return true,
+                Some(p) => at = table.get(p.ppid),
+                None => return false,
+            }
+        }
+        false
+    }
+
     fn is_marked(&self, process: &Process) -> bool {
         if self.marks.is_empty() {
             return false;
@@ -230,10 +251,8 @@ impl Tree {
             asking = process.ppid;
         }
         spared.extend(asks);
-        for pid in self.spared.iter().filter(|p| Some(**p) != root) {
-            spared.insert(*pid);
-            spared.extend(table.descendants(*pid).iter().map(|p| p.pid));
-        }
+        spared.extend(self.aside.iter().filter(|p| Some(**p) != root));
+        spared.extend(table.iter().filter(|p| self.is_shielded(p, root, table)).map(|p| p.pid));
         spared
     }
 }

@@ -63,12 +63,16 @@ fn run(
     let asked = ask::asked(&launched.record.agent, &request).map_or_else(|| "a question".into(), |a| a.reason());
     ask::answer(&launched, &request, decision).map_err(refused)?;
     let began = Instant::now();
-    while ask::pending(&launched.folder).contains(&request) {
-        if began.elapsed() > which.timeout {
-            complain(format_args!("{}: the answer lies there, and it has not taken it", session.id.row()));
-            return Ok(4);
+    loop {
+        match ask::is_taken(&launched, &request) {
+            Some(true) => break,
+            Some(false) => return Err(refused("it was answered elsewhere, or withdrawn, before this answer".into())),
+            None if began.elapsed() > which.timeout => {
+                complain(format_args!("{}: the answer lies there, and it has not taken it", session.id.row()));
+                return Ok(4);
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
         }
-        std::thread::sleep(Duration::from_millis(10));
     }
     if out.json {
         out.json(&Told { id: &session.id, outcome, asked })?;

@@ -2,7 +2,7 @@
 
 use lariat_adapters::look::Scope;
 use lariat_core::{Time, Untrusted};
-use lariat_engine::{evict, list, stop};
+use lariat_engine::{after, claims, evict, list, stop};
 use serde::Serialize;
 
 use crate::Done;
@@ -27,12 +27,15 @@ struct Row {
 pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
     let live = question(common, Scope::Live);
     let retain = args.retain.unwrap_or_else(|| evict::retain(&live.places));
-    let old = evict::old(&live.places, retain);
     if args.yes {
         // It acts, so it finishes what was cut short.
         stop::finish(&live.places, &list(live.clone()).listing.sessions);
+        after::owed(&live.places);
     }
     let worktrees = worktree::removable(common, retain, args.yes)?;
+    // Nobody starts one again between the look and the forgetting.
+    let _guard = args.yes.then(|| claims::guard(&live.places)).transpose()?;
+    let old = evict::old(&live.places, retain);
     let done = args.yes.then(|| evict::forget(&old));
     if out.json {
         let records = old.into_iter().map(|o| Row { name: o.name.into(), last: o.last }).collect();

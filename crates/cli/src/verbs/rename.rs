@@ -45,6 +45,7 @@ fn run(
     let known = Wishes::read(&places).labels.remove(session.id.raw());
     let mut label = known.unwrap_or_else(|| Label { id: session.id.raw().to_owned(), ..Label::default() });
     change(&mut label);
+    label.at = Some(answer.listing.at);
     records::put_label(&places, session.handle.as_deref(), &label)?;
     if out.json {
         let name = label.name.map(Untrusted::new).or_else(|| session.name.clone());

@@ -35,6 +35,7 @@ pub fn run(args: &Resume, fork: bool, common: &Common, out: &mut Out) -> Done {
         fork,
         headless: (args.headless || args.terminal).then_some(args.headless),
         force: args.force,
+        cut_off: false,
         env: args.env.clone(),
         arguments: args.arguments.clone(),
     };

@@ -2,6 +2,7 @@
 
 use lariat_adapters::look::Scope;
 use lariat_core::{Session, Untrusted};
+use lariat_engine::after;
 use lariat_engine::list;
 use lariat_engine::resolve;
 use lariat_engine::stop::{self, How, Outcome, StopError};
@@ -34,6 +35,7 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
     let places = question.places.clone();
     let mut answer = list(question.clone());
     if !args.all || args.yes {
+        after::owed(&places);
         let finished = stop::finish(&places, &answer.listing.sessions);
         for (id, finished) in &finished {
             complain(match finished {

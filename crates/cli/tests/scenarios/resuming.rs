@@ -388,12 +388,19 @@ fn what_comes_back_without_asking_is_a_persons_choice() {
         let told: Value = serde_json::from_str(&output.stdout).unwrap_or(json!({"restore": []}));
         assert_eq!(ids(&told["restore"]), back, "{policy}");
     }
-    // Settings that cannot be read bring nothing back but what is kept.
-    let third = stage.launch("c", &[]);
+    // Settings that cannot be read bring nothing back, and let nobody in.
     stage.power_cut();
-    fs::write(&settings, "restore = \"sometimes\"\n").expect("settings");
-    let told = stage.act(&["restore", "--yes", "--auto"]);
-    assert_eq!(ids(&told["restore"]), [kept.handle()], "not {}", third.handle());
+    for broken in ["restore = \"sometimes\"\n", "restore = \"auto\"\nmax = [\n"] {
+        fs::write(&settings, broken).expect("settings");
+        assert_eq!(ask(&stage.sandbox, &["restore", "--yes", "--auto", "--json"]).stdout, "", "{broken}");
+        assert!(stage.running().is_empty());
+    }
+    let refused = stage.ask(&["launch", "claude", "--headless", "-p", "hi"]);
+    assert_eq!(refused.code(), 3, "{}", refused.stderr);
+    assert!(refused.stderr.contains("line 2"), "{}", refused.stderr);
+    fs::write(&settings, "max = 1\n").expect("settings");
+    stage.act(&["resume", kept.handle()]);
+    assert_eq!(stage.ask(&["resume", other.handle()]).code(), 3, "as many run as may");
 
     assert_eq!(ask(&stage.sandbox, &["restore", "--install"]).code(), 0);
     let unit = stage.sandbox.home().join(".config/systemd/user/lariat-restore.service");
