@@ -9,6 +9,7 @@ use lariat_testkit::{DEADLINE, Output, Sandbox, Signal, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
+use crate::worktrees::hold;
 
 /// An agent that registers, writes a transcript with an open turn, and works until it finds the file
 /// `go` (then it ends well) or `fail` (then it ends badly) where it stands. Resumed without a transcript
@@ -21,6 +22,10 @@ mkdir -p "$dir" "$HOME/.claude/sessions"
 [ -n "$again" ] && [ ! -e "$dir/$id.jsonl" ] && { echo "No conversation found with session ID: $id" >&2; exit 1; }
 [ -e refuse ] && { echo "no login" >&2; exit 1; }
 echo "run $*" >> "$HOME/runs"
+# One that never shows a sign of life.
+while [ -e mute ]; do sleep 0.05; done
+# One that another agent stands below.
+[ -e nest ] && { inner=$(cat nest); rm nest; (cd inner && exec "$0" --session-id "$inner") & }
 now=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
 echo "{\"type\":\"user\",\"cwd\":\"$PWD\",\"sessionId\":\"$id\",\"message\":{\"role\":\"user\",\"content\":\"hi\"},\"timestamp\":\"$now\"}" >> "$dir/$id.jsonl"
 start=$(cut -d' ' -f22 /proc/$$/stat)
@@ -406,4 +411,80 @@ fn what_comes_back_without_asking_is_a_persons_choice() {
     let unit = stage.sandbox.home().join(".config/systemd/user/lariat-restore.service");
     let unit = fs::read_to_string(unit).expect("a unit");
     assert!(unit.contains("restore --yes --auto") && unit.contains("KillMode=process"), "{unit}");
+}
+
+#[test]
+fn what_is_killed_while_a_restore_is_busy_stays_dead() {
+    let stage = Stage::new("busy-restore");
+    let (first, second) = (stage.launch("a", &[]), stage.launch("b", &[]));
+    stage.power_cut();
+    let restoring = hold(&stage.sandbox, &["restore", "--yes", "--json"], "resume.claimed");
+    // Nobody is in the way of a kill: not of the one that waits its turn.
+    let told = stage.act(&["kill", second.handle()]);
+    assert_eq!(told["outcome"], "gone");
+    let (_, told) = restoring.go_on();
+    let outcomes: Vec<&Value> = told["restore"].as_array().expect("rows").iter().map(|r| &r["outcome"]).collect();
+    assert_eq!(outcomes, [&json!("restored"), &json!("failed")], "{told}");
+    assert_eq!(stage.runs("--resume"), 1);
+    assert_eq!(stage.act(&["restore", "--yes"])["restore"], json!([]));
+    assert_eq!(list(&stage.sandbox).session(first.id())["status"], "working");
+}
+
+#[test]
+fn a_kill_while_it_is_brought_back_is_not_undone_by_the_failure_it_causes() {
+    let stage = Stage::new("kill-restored");
+    let launched = stage.launch("a", &[]);
+    stage.power_cut();
+    launched.say("mute");
+    let program = lariat(&stage.sandbox, &["resume", launched.handle(), "--json"]);
+    let resuming = stage.sandbox.spawn(&program);
+    wait_until("it is started", DEADLINE, || stage.runs("--resume") == 1);
+    wait_until("its shim is on record", DEADLINE, || stage.folder(&launched).join("shim.json").exists());
+    assert_eq!(stage.act(&["kill", launched.handle()])["outcome"], "stopped");
+    assert_eq!(resuming.output(DEADLINE).code(), 1);
+    fs::remove_file(launched.cwd.join("mute")).expect("it was there");
+    list(&stage.sandbox).expect(launched.id(), "stopped", None);
+    assert_eq!(stage.act(&["restore", "--yes"])["restore"], json!([]));
+    assert_eq!(stage.runs("--resume"), 1);
+}
+
+#[test]
+fn a_kill_that_comes_before_the_agent_is_up_is_not_told_that_it_had_ended() {
+    let stage = Stage::new("kill-early");
+    let launched = stage.launch("a", &[]);
+    stage.power_cut();
+    let resuming = hold(&stage.sandbox, &["resume", launched.handle(), "--json"], "launch.stored");
+    let killing = stage.sandbox.spawn(&lariat(&stage.sandbox, &["kill", launched.handle(), "--json"]));
+    resuming.go_on();
+    let killed = killing.output(DEADLINE);
+    assert_eq!((killed.code(), &killed.json()["outcome"]), (0, &json!("stopped")), "{}", killed.stderr);
+    wait_until("nothing is left", DEADLINE, || stage.running().is_empty());
+    list(&stage.sandbox).expect(launched.id(), "stopped", None);
+    assert_eq!(stage.act(&["restore"])["restore"], json!([]));
+}
+
+#[test]
+fn one_below_another_is_killed_alone_and_spared_alone() {
+    let stage = Stage::new("nested");
+    let inner = ["0000aaaa-0000-4000-8000-00000000000a", "0000aaaa-0000-4000-8000-00000000000b"];
+    let mut outers = Vec::new();
+    for (place, inner) in ["a", "b"].iter().zip(inner) {
+        let cwd = stage.sandbox.project(place);
+        fs::create_dir_all(cwd.join("inner")).expect("a folder");
+        fs::write(cwd.join("nest"), inner).expect("an order");
+        outers.push(stage.launch(place, &[]));
+        wait_until("both work", DEADLINE, || {
+            list(&stage.sandbox).find(inner).is_some_and(|s| s["status"] == "working")
+        });
+    }
+    let seen = list(&stage.sandbox);
+    let told = stage.act(&["kill", inner[0]]);
+    assert_eq!(told["outcome"], "stopped");
+    let after = list(&stage.sandbox);
+    after.expect(inner[0], "stopped", None);
+    assert_eq!(after.session(outers[0].id())["pid"], seen.session(outers[0].id())["pid"], "the outer one lives");
+    stage.act(&["kill", outers[1].handle()]);
+    let after = list(&stage.sandbox);
+    after.expect(outers[1].id(), "stopped", None);
+    assert_eq!(after.session(inner[1])["pid"], seen.session(inner[1])["pid"], "the inner one lives");
 }
