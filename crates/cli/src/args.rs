@@ -84,6 +84,13 @@ pub enum Verb {
     Stop(Stop),
     /// End sessions at once, with all they started; they stay ended
     Kill(Stop),
+    /// Tell what happens: sessions that start, wait, work, rest and end; one object a line
+    Events(Events),
+    /// The daemon, which makes answers faster and tells others what happens; nothing needs it
+    Daemon {
+        #[command(subcommand)]
+        verb: DaemonVerb,
+    },
     /// Show what lariat did: who, what, on what evidence
     Journal,
     /// Forget our own records of what has ended long ago; shows them unless --yes is given
@@ -109,6 +116,44 @@ pub enum SessionVerb {
     /// List sessions
     #[command(alias = "list")]
     Ls(Ls),
+}
+
+#[derive(Args, Debug)]
+pub struct Events {
+    /// Stay, and tell what happens from now on, after all that lives now
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Go on after the event of this id
+    #[arg(long, value_name = "ID", requires = "follow")]
+    pub since: Option<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum DaemonVerb {
+    /// Start it, unless it runs
+    Start(DaemonStart),
+    /// Stop it; no agent notices
+    Stop,
+    /// Stop it if it runs, and start it
+    Restart(DaemonStart),
+    /// Tell how it is, and what is here now
+    Status,
+    /// Show what it did and what went wrong
+    Logs {
+        /// Only so many lines from the end
+        #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 50)]
+        lines: usize,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct DaemonStart {
+    /// Be the daemon, instead of starting one
+    #[arg(long)]
+    pub foreground: bool,
+    /// Serve HTTP on this port of this machine, to those who know the token
+    #[arg(long, value_name = "PORT")]
+    pub http: Option<u16>,
 }
 
 #[derive(Args, Debug, Clone, Default)]

@@ -5,7 +5,6 @@
 //! 2 usage, not found or ambiguous, 3 refused, 4 timed out, 5 partly unknown.
 
 mod args;
-mod json;
 mod output;
 mod table;
 mod verbs;
@@ -14,11 +13,16 @@ use std::process::ExitCode;
 
 use args::{Cli, Verb};
 use clap::Parser as _;
+use lariat_protocol::json;
 use output::{Failure, Out};
 
 fn main() -> ExitCode {
     // Before any parser: this process may have to stay small for days.
     if let Some(code) = lariat_shim::dispatch(std::env::args_os()) {
+        return code;
+    }
+    // Likewise, and it runs verbs in processes of their own.
+    if let Some(code) = verbs::daemon::dispatch(std::env::args_os()) {
         return code;
     }
     lariat_sys::memory::in_large_steps();
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
         Some(Verb::Wait(args)) => verbs::wait::run(&args, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),
+        Some(Verb::Daemon { verb }) => verbs::daemon::run(&verb, &mut out),
+        Some(Verb::Events(args)) => verbs::events::run(&args, &cli.common, &mut out),
         Some(Verb::Journal) => verbs::journal::run(&cli.common, &mut out),
         Some(Verb::Gc(args)) => verbs::gc::run(&args, &cli.common, &mut out),
         Some(Verb::Doctor) => verbs::doctor::run(&cli.common, &mut out),

@@ -51,6 +51,8 @@ pub struct Answer {
     pub watch: Vec<PathBuf>,
     /// An adapter was late or failed.
     pub partial: bool,
+    /// Which ones, and why; `process` for the process table.
+    pub failed: Vec<(&'static str, String)>,
 }
 
 /// What every adapter's thread looks at.
@@ -144,11 +146,13 @@ pub fn list(question: Question) -> Answer {
         },
         watch: Vec::new(),
         partial: false,
+        failed: Vec::new(),
     };
     let ours = shared.wishes.warnings.iter().chain(&shared.launched.warnings);
     answer.listing.warnings.extend(ours.cloned());
     if let Err(error) = &shared.table {
         answer.partial = true;
+        answer.failed.push(("process", error.clone()));
         answer.listing.warnings.push(Warning {
             adapter: "process",
             path: Some("/proc".into()),
@@ -161,6 +165,7 @@ pub fn list(question: Question) -> Answer {
     for looking in looking {
         let report = looking.wait(began, deadline).unwrap_or_else(|why| {
             answer.partial = true;
+            answer.failed.push((looking.adapter.name(), why.clone()));
             without_store(looking.adapter, &shared, &why)
         });
         take(report, &mut answer);

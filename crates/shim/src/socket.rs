@@ -61,7 +61,7 @@ fn check(path: &Path) -> Result<(), SocketError> {
 
 /// Opens the door. The caller holds the session's lock, so what a dead shim left at
 /// that path is nobody's.
-pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
+pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
     check(path)?;
     remove(path);
     let io = |what| move |e| SocketError::Io(what, path.to_owned(), e);
@@ -71,13 +71,13 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
 }
 
 /// Takes the socket away.
-pub(crate) fn remove(path: &Path) {
+pub fn remove(path: &Path) {
     #[expect(clippy::disallowed_methods, reason = "the session's own socket")]
     let _ = std::fs::remove_file(path);
 }
 
 /// Knocks.
-pub(crate) fn connect(path: &Path) -> Result<UnixStream, SocketError> {
+pub fn connect(path: &Path) -> Result<UnixStream, SocketError> {
     check(path)?;
     let stream = UnixStream::connect(path).map_err(|e| SocketError::Io("connect to", path.to_owned(), e))?;
     match stranger(&stream) {
@@ -88,7 +88,7 @@ pub(crate) fn connect(path: &Path) -> Result<UnixStream, SocketError> {
 }
 
 /// The user at the other end, if it is not us.
-pub(crate) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
+pub fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
     let peer = lariat_sys::peer::uid(stream)?;
     Ok((peer != rustix::process::geteuid().as_raw()).then_some(peer))
 }

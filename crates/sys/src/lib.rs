@@ -17,5 +17,6 @@ pub mod process;
 pub mod scan;
 pub mod signals;
 pub mod spawn;
+pub mod standing;
 pub mod tree;
 pub mod watch;

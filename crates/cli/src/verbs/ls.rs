@@ -13,7 +13,7 @@ use crate::Done;
 use crate::args::{Common, Ls};
 use crate::output::{Failure, Ink, Out};
 use crate::table;
-use crate::verbs::{question, warn};
+use crate::verbs::{daemon, question, warn};
 
 /// How long a burst of changes may go on before the list is shown again.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -25,6 +25,9 @@ const SOON: Duration = Duration::from_secs(2);
 pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
     if args.watch {
         return watch(args, common, out);
+    }
+    if let Some(code) = daemon::ask(out)? {
+        return Ok(code);
     }
     let answer = look(args, common);
     show(&answer, out)?;
@@ -42,6 +45,7 @@ fn code(answer: &Answer) -> u8 {
 fn look(args: &Ls, common: &Common) -> Answer {
     let ended = args.all || args.status.iter().any(|s| s.ended());
     let mut answer = list(question(common, if ended { Scope::All } else { Scope::Live }));
+    daemon::tell_seen(&answer);
     let agent = args.agent.as_deref();
     let wanted = |s: &Session| {
         agent.is_none_or(|a| s.agent == a)

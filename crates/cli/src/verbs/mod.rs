@@ -3,7 +3,9 @@
 pub mod approve;
 pub mod attach;
 pub mod completions;
+pub mod daemon;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 pub mod gc;
 pub mod journal;
@@ -60,6 +62,7 @@ pub fn question(common: &Common, scope: Scope) -> Question {
 /// Everything there is, and the one session that a target means.
 pub fn find(target: &str, common: &Common) -> Result<(Answer, usize), Failure> {
     let answer = list(question(common, Scope::All));
+    daemon::tell_seen(&answer);
     match resolve(target, &answer.listing.sessions) {
         Ok(at) => Ok((answer, at)),
         Err(error) => {

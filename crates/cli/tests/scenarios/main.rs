@@ -24,6 +24,7 @@ mod bad_input;
 mod codex_locks;
 mod conventions;
 mod cost;
+mod daemon;
 mod damage;
 mod failing;
 mod hostile;

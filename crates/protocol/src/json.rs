@@ -8,12 +8,31 @@
 
 use std::fmt;
 
+use lariat_core::Listing;
 use lariat_core::text::is_hidden;
 use serde::ser::{self, Impossible, Serialize};
 
 /// Adds a value to a text.
 pub fn write(to: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> Result<(), Unwritable> {
     value.serialize(Json(to))
+}
+
+/// A listing as one object.
+pub fn listing(listing: &Listing) -> String {
+    let mut text = format!("{{\"schema\":{},\"at\":\"{}\",\"sessions\":", listing.schema, listing.at).into_bytes();
+    let mut parts = || {
+        write(&mut text, &listing.sessions)?;
+        text.extend_from_slice(b",\"unbound\":");
+        write(&mut text, &listing.unbound)?;
+        text.extend_from_slice(b",\"warnings\":");
+        write(&mut text, &listing.warnings)?;
+        text.extend_from_slice(b",\"hidden\":");
+        write(&mut text, &listing.hidden)
+    };
+    let parts: Result<(), Unwritable> = parts();
+    debug_assert!(parts.is_ok(), "a listing can be printed");
+    text.push(b'}');
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// A value that lariat has no way to print: a mistake in the program.
