@@ -138,6 +138,8 @@ pub enum DaemonVerb {
     Restart(DaemonStart),
     /// Tell how it is, and what is here now
     Status,
+    /// Print the token that HTTP asks for
+    Token,
     /// Show what it did and what went wrong
     Logs {
         /// Only so many lines from the end

@@ -244,12 +244,12 @@ mod tests {
             assert_eq!(numbers(hub.listen(Some(strange)).next(Duration::ZERO)), [1002], "{strange}");
         }
         assert_eq!(hub.counts().0, 2);
-        for _ in 0..EVENTS {
+        for _ in 0..=EVENTS {
             hub.publish(&[change()], empty());
         }
-        assert_eq!(numbers(again.next(Duration::ZERO)), [1002 + EVENTS as u64], "it has fallen behind");
+        assert_eq!(numbers(again.next(Duration::ZERO)), [1003 + EVENTS as u64], "it has fallen behind");
         hub.close();
-        assert_eq!(numbers(early.next(Duration::ZERO)), [1002 + EVENTS as u64]);
+        assert_eq!(numbers(early.next(Duration::ZERO)), [1003 + EVENTS as u64]);
         assert_eq!(numbers(again.next(Duration::ZERO)), [0]);
         assert_eq!(hub.remembered().len(), EVENTS);
     }

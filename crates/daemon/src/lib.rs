@@ -18,6 +18,7 @@
 //! asked for and a crash cut short.
 
 pub mod changes;
+pub mod http;
 pub mod hub;
 pub mod log;
 pub mod place;
@@ -43,6 +44,7 @@ use lariat_shim::socket::{self, SocketError};
 use lariat_sys::clock;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::http::Http;
 use crate::hub::Hub;
 use crate::log::Log;
 use crate::place::Place;
@@ -68,6 +70,9 @@ pub enum DaemonError {
     /// Its door cannot be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// HTTP cannot be served.
+    #[error("port {0} of 127.0.0.1 cannot be served: {1}")]
+    Http(u16, io::Error),
     /// Its files cannot be used.
     #[error("{0}: {1}")]
     Files(PathBuf, io::Error),
@@ -79,6 +84,7 @@ pub struct Daemon {
     log: Log,
     hub: Hub,
     warm: Warm,
+    http: Option<Http>,
     started: Time,
     stopping: OwnedFd,
     talking: AtomicUsize,
@@ -104,21 +110,24 @@ impl Daemon {
     }
 
     fn http_address(&self) -> Option<String> {
-        None
+        self.http.as_ref().map(|http| format!("http://127.0.0.1:{}", http.port))
     }
 }
 
 /// Runs the daemon until it is told to stop. `ready` is called once it can be asked.
-pub fn run(places: Places, _options: &Options, ready: impl FnOnce()) -> Result<(), DaemonError> {
+pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<(), DaemonError> {
     let place = Place::of(&places);
     let files = |path: &std::path::Path| {
         let path = path.to_owned();
         move |e| DaemonError::Files(path.clone(), e)
     };
-    let _lock = place.claim(&places).map_err(files(&place.lock))?.ok_or(DaemonError::Running)?;
+    let lock = place.claim(&places).map_err(files(&place.lock))?.ok_or(DaemonError::Running)?;
+    std::mem::forget(lock); // let go by the end of the process, when nothing else of it is left
     let folder = place.socket.parent().unwrap_or(&place.socket).to_owned();
     lariat_sys::durable::make_folder(&folder).map_err(files(&folder))?;
     let listener = socket::listen(&place.socket)?;
+    let opened = options.http.map(|port| http::open(port, &place.token).map_err(|e| DaemonError::Http(port, e)));
+    let (http, door) = opened.transpose()?.unzip();
     let started = Time(clock::now_ms());
     let epoch = format!("{:x}-{:x}", started.0, std::process::id());
     let stopping = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
@@ -126,6 +135,7 @@ pub fn run(places: Places, _options: &Options, ready: impl FnOnce()) -> Result<(
         log: Log::open(&place.log),
         hub: Hub::new(epoch),
         warm: Warm::new(places.clone()).map_err(files(&folder))?,
+        http,
         started,
         stopping: stopping.map_err(files(&folder))?,
         talking: AtomicUsize::new(0),
@@ -138,6 +148,11 @@ pub fn run(places: Places, _options: &Options, ready: impl FnOnce()) -> Result<(
     let watcher = Arc::clone(&daemon);
     let thread = std::thread::Builder::new().name("watch".into());
     thread.spawn(move || watch(&watcher, watching)).map_err(files(&folder))?;
+    if let Some(door) = door {
+        let daemon = Arc::clone(&daemon);
+        let thread = std::thread::Builder::new().name("http".into());
+        thread.spawn(move || http::serve(&daemon, &door)).map_err(files(&folder))?;
+    }
     ready();
     let served = serve::serve(&daemon, &listener);
     daemon.hub.close();

@@ -93,10 +93,7 @@ pub fn only_looks(arguments: &[String]) -> bool {
 
 /// Short flags in one word: `-aw`.
 fn is_cluster(argument: &str) -> bool {
-    argument.len() > 2
-        && argument.starts_with('-')
-        && !argument.starts_with("--")
-        && argument.contains(|c| matches!(c, 'w' | 'f'))
+    argument.len() > 2 && argument.starts_with('-') && !argument.starts_with("--") && argument.contains(['w', 'f'])
 }
 
 fn answer(daemon: &Daemon, stream: &UnixStream, theirs: &Hello, ours: &Hello, arguments: &[String]) -> io::Result<()> {
@@ -117,11 +114,11 @@ fn answer(daemon: &Daemon, stream: &UnixStream, theirs: &Hello, ours: &Hello, ar
 }
 
 /// Sends an answer from where it lies.
-fn send(stream: &UnixStream, answer: &crate::warm::Answer) -> io::Result<()> {
+pub fn send(stream: impl std::os::fd::AsFd, answer: &crate::warm::Answer) -> io::Result<()> {
     let mut at = 0u64;
     while at < answer.bytes {
         let left = usize::try_from(answer.bytes - at).unwrap_or(usize::MAX);
-        match rustix::fs::sendfile(stream, &answer.out, Some(&mut at), left) {
+        match rustix::fs::sendfile(&stream, &answer.out, Some(&mut at), left) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),

@@ -51,7 +51,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// As it is told on standard error, after all else.
+    /// As it is told on standard error, among what is complained of.
     pub fn told(&self) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt as _;
         let mut bytes = if self.hinted { b"\0hinted".to_vec() } else { b"\0unhinted".to_vec() };
@@ -59,7 +59,18 @@ impl Seen {
             bytes.push(0);
             bytes.extend_from_slice(path.as_os_str().as_bytes());
         }
+        bytes.extend_from_slice(b"\0\0"); // no path is empty
         bytes
+    }
+
+    /// What was told, and the rest of what was said.
+    fn split(said: &[u8]) -> (Vec<u8>, Option<Seen>) {
+        let Some(begin) = said.iter().position(|b| *b == 0) else { return (said.to_vec(), None) };
+        let told = &said[begin + 1..];
+        match told.windows(2).position(|w| w == b"\0\0") {
+            Some(end) => ([&said[..begin], &told[end + 2..]].concat(), Seen::heard(&told[..end])),
+            None => (said[..begin].to_vec(), None),
+        }
     }
 
     fn heard(bytes: &[u8]) -> Option<Seen> {
@@ -100,9 +111,8 @@ pub fn run(arguments: &[String], at_most: Duration, tell_seen: bool) -> io::Resu
     let mut said = Vec::new();
     err.rewind()?;
     err.take(COMPLAINT + SEEN).read_to_end(&mut said)?;
-    let split = said.iter().position(|b| *b == 0).unwrap_or(said.len());
-    let seen = said.get(split + 1..).and_then(Seen::heard);
-    let complaint = String::from_utf8_lossy(&said[..split.min(COMPLAINT as usize)]).trim_end().to_owned();
+    let (rest, seen) = Seen::split(&said);
+    let complaint = String::from_utf8_lossy(&rest[..rest.len().min(COMPLAINT as usize)]).trim_end().to_owned();
     let bytes = out.metadata()?.len();
     Ok(Ran { code: u8::try_from(code).unwrap_or(1), out, bytes, complaint, seen })
 }
@@ -144,10 +154,12 @@ mod tests {
         for paths in [vec![], vec!["/a".into(), "/with space\n/b".into()]] {
             for hinted in [true, false] {
                 let seen = Seen { hinted, paths: paths.clone() };
-                assert_eq!(Seen::heard(&seen.told()[1..]), Some(seen));
+                let said = [b"before ", seen.told().as_slice(), b"after"].concat();
+                assert_eq!(Seen::split(&said), (b"before after".to_vec(), Some(seen)));
             }
         }
-        assert_eq!(Seen::heard(b""), None);
-        assert_eq!(Seen::heard(b"something\0/a"), None);
+        assert_eq!(Seen::split(b"plain"), (b"plain".to_vec(), None));
+        assert_eq!(Seen::split(b"cut\0hinted\0/a"), (b"cut".to_vec(), None));
+        assert_eq!(Seen::split(b"\0something\0/a\0\0"), (Vec::new(), None));
     }
 }

@@ -51,6 +51,7 @@ pub fn run(verb: &DaemonVerb, out: &mut Out) -> Done {
             start(args, &place, out)
         }
         DaemonVerb::Status => status(&places, &place, out),
+        DaemonVerb::Token => token(&place, out),
         DaemonVerb::Logs { lines } => logs(&place, *lines, out),
     }
 }
@@ -144,6 +145,23 @@ fn status(places: &Places, place: &Place, out: &mut Out) -> Done {
     out.line(format_args!("{} listen; HTTP {}", number(&status["listeners"]), text(&status["http"])))?;
     for error in status["errors"].as_array().into_iter().flatten() {
         out.line(format_args!("  {}  {}: {}", text(&error["at"]), text(&error["what"]), text(&error["detail"])))?;
+    }
+    Ok(0)
+}
+
+fn token(place: &Place, out: &mut Out) -> Done {
+    let missing = |e| match e {
+        e if io::Error::kind(&e) == io::ErrorKind::NotFound => {
+            Failure::Usage("there is no token yet; `lariat daemon start --http PORT` makes one".into())
+        }
+        e => anyhow::anyhow!("{}: {e}", shown(&place.token)).into(),
+    };
+    let bytes = file::read_small(&place.token, 1024).map_err(missing)?;
+    let token = Untrusted::new(String::from_utf8_lossy(&bytes).trim()).row();
+    if out.json {
+        out.json(&serde_json::json!({"schema": 1, "token": token}))?;
+    } else {
+        out.line(token)?;
     }
     Ok(0)
 }

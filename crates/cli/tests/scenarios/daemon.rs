@@ -182,7 +182,9 @@ fn s26_whatever_becomes_of_the_daemon_no_agent_notices() {
     let second = launch(&sandbox, "during");
     let steps: [&dyn Fn(); 4] = [
         &|| drop(ask(&sandbox, &["daemon", "stop"]).expect_success()),
-        &|| drop(start(&sandbox)),
+        &|| {
+            start(&sandbox);
+        },
         &|| drop(ask(&sandbox, &["daemon", "restart"]).expect_success()),
         &|| kill(&sandbox, pid(&sandbox)),
     ];

@@ -28,6 +28,7 @@ mod daemon;
 mod damage;
 mod failing;
 mod hostile;
+mod http;
 mod launching;
 mod living;
 mod mutants;
