@@ -13,6 +13,7 @@ pub mod codex;
 pub mod json;
 pub mod look;
 pub mod reader;
+pub mod settings;
 pub mod store;
 pub mod talk;
 pub mod tool;

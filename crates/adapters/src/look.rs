@@ -25,6 +25,12 @@ pub struct Places {
     pub cache: Option<PathBuf>,
     /// Our records.
     pub state: PathBuf,
+    /// Our settings.
+    pub settings: PathBuf,
+    /// The gateway that OpenClaw's own variable names (`OPENCLAW_GATEWAY_URL`).
+    pub gateway_url: Option<String>,
+    /// Whether there is a token for it (`OPENCLAW_GATEWAY_TOKEN`).
+    pub gateway_token: bool,
 }
 
 impl Places {
@@ -40,6 +46,9 @@ impl Places {
             codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
             state,
+            settings: base("XDG_CONFIG_HOME", ".config").join("lariat/config.toml"),
+            gateway_url: var("OPENCLAW_GATEWAY_URL").and_then(|v| v.into_os_string().into_string().ok()),
+            gateway_token: var("OPENCLAW_GATEWAY_TOKEN").is_some(),
             home,
         }
     }

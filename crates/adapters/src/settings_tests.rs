@@ -1,0 +1,103 @@
+use super::*;
+
+fn places() -> Places {
+    Places {
+        home: "/home/dev".into(),
+        settings: "/home/dev/.config/lariat/config.toml".into(),
+        gateway_url: None,
+        gateway_token: false,
+        ..Places::from_env()
+    }
+}
+
+fn read(text: &str) -> Settings {
+    Settings::of(text, &places())
+}
+
+fn wrong(text: &str) -> Vec<String> {
+    read(text).warnings.iter().map(|w| w.error.raw().to_owned()).collect()
+}
+
+#[test]
+fn several_gateways_each_with_its_own_token() {
+    let settings = read(
+        "[[gateway]]\nurl = \"ws://127.0.0.1\"\ntoken_env = \"A\"\n\n\
+         [[gateway]]\nname = \"box\"\nurl = \"ws://box.lan:9/\"\ntoken_file = \"~/t\"\n\
+         [[gateway]]\nname = \"far\"\nurl = \"ws://[::1]:7\"\nhost = \"vault\"\ntoken_file = \"t\"\n",
+    );
+    assert_eq!(settings.warnings, []);
+    assert!(!settings.gateways_unread);
+    let [a, b, c] = settings.gateways.as_slice() else { panic!("{settings:?}") };
+    assert_eq!((a.url().as_str(), &a.name, &a.host), ("ws://127.0.0.1:18789", &None, &None));
+    assert_eq!(a.token, Token::Env("A".into()));
+    assert_eq!((b.url().as_str(), b.host.as_deref()), ("ws://box.lan:9", Some("box.lan")));
+    assert_eq!(b.token, Token::File("/home/dev/t".into()));
+    assert_eq!((c.url().as_str(), c.host.as_deref()), ("ws://[::1]:7", Some("vault")));
+    assert_eq!(c.token, Token::File("/home/dev/.config/lariat/t".into()));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_spoils_nothing_else() {
+    let text = "gatewy = 1\n[[gateway]]\nurl = \"ws://a:1\"\n[[gateway]]\nname = \"b\"\nulr = \"ws://b:1\"\n";
+    assert_eq!(
+        wrong(text),
+        [
+            "line 1: \"gatewy\" is no setting, did you mean \"gateway\"?",
+            "line 6: \"ulr\" is no setting, did you mean \"url\"?",
+            "line 4: a gateway needs its url, like \"ws://127.0.0.1:18789\"",
+        ]
+    );
+    let settings = read(text);
+    assert_eq!(settings.gateways.len(), 1, "the right one counts");
+    assert!(settings.gateways_unread, "and one is missing");
+}
+
+#[test]
+fn each_mistake_has_its_own_words() {
+    let one = |lines: &str| {
+        let found = wrong(&format!("[[gateway]]\n{lines}"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
+    };
+    for (lines, words) in [
+        ("url = 1", "line 2: url is an integer and should be text"),
+        ("url = \"\"", "line 2: url is empty"),
+        ("url = \"wss://a:1\"", "TLS is not spoken"),
+        ("url = \"ws://me:pw@a:1\"", "no password in it"),
+        ("url = \"ws://a:0\"", "should be like"),
+        ("url = \"ws://a b:1\"", "should be like"),
+        ("url = \"ftp://a:1\"", "should be like"),
+        ("url = \"ws://a:1\"\nname = \"A/b\"", "line 3: name \"A/b\": small letters"),
+        ("url = \"ws://a:1\"\ntoken_file = \"x\"\ntoken_env = \"y\"", "line 3: either token_file or token_env"),
+        ("url = \"ws://a:1\"\ntoken = \"secret\"", "\"token\" is no setting"),
+        ("url = \"ws://a:1\"\n[[gateway]]\nurl = \"ws://b:1\"", "line 3: only one gateway may go without a name"),
+    ] {
+        assert!(one(lines).contains(words), "{lines}: {}", one(lines));
+    }
+    assert!(!one("url = \"ws://me:pw@a:1\"").contains("pw"), "a password is not repeated");
+    assert!(wrong("[gateway]\nurl = \"ws://a:1\"")[0].contains("two brackets"));
+    assert!(wrong("gateway = [1]")[0].contains("an integer and should be a table"));
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_one_warning_with_its_line() {
+    let settings = read("[[gateway]]\nurl = \"ws://a:1\"\n= =\n");
+    let [only] = settings.warnings.as_slice() else { panic!("{settings:?}") };
+    assert!(only.error.raw().starts_with("line 3: "), "{only:?}");
+    assert!(settings.gateways.is_empty() && settings.gateways_unread);
+}
+
+#[test]
+fn without_a_file_only_openclaws_own_variables_name_a_gateway() {
+    let none = Places { settings: "/nowhere/config.toml".into(), ..places() };
+    assert_eq!(Settings::read(&none).gateways, []);
+    let token = Places { gateway_token: true, ..none.clone() };
+    let found = Settings::read(&token).gateways;
+    assert_eq!(found[0].url(), "ws://127.0.0.1:18789");
+    assert_eq!(found[0].token, Token::Env("OPENCLAW_GATEWAY_TOKEN".into()));
+    let url = Places { gateway_url: Some("ws://127.0.0.1:7".into()), ..none.clone() };
+    assert_eq!(Settings::read(&url).gateways[0].token, Token::None);
+    let odd = Places { gateway_url: Some("nonsense".into()), ..none };
+    let settings = Settings::read(&odd);
+    assert!(settings.warnings[0].error.raw().contains("OPENCLAW_GATEWAY_URL"), "{settings:?}");
+}
