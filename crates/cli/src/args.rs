@@ -140,6 +140,8 @@ pub enum DaemonVerb {
     Status,
     /// Print the token that HTTP asks for
     Token,
+    /// List what is owed to webhooks and commands, and what nobody took
+    Deliveries,
     /// Show what it did and what went wrong
     Logs {
         /// Only so many lines from the end

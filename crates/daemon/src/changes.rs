@@ -141,7 +141,7 @@ impl Changes {
         if !known || other_process {
             tell("session.started");
         }
-        let asks_anew = before.is_some_and(|b| b.status == Status::Waiting && b.reason != now.reason);
+        let asks_anew = before.is_some_and(|b| b.status == Status::Waiting && asked(b) != asked(now));
         let silent = before.is_none() && known;
         if !silent && (was != Some(now.status) || (now.status == Status::Waiting && asks_anew)) {
             match now.status {
@@ -190,6 +190,13 @@ impl Changes {
     pub fn failing(&self) -> &BTreeMap<&'static str, String> {
         &self.failing
     }
+}
+
+/// What a session asks: its reason, without how long ago somebody asked to end it,
+/// which says nothing new every second.
+fn asked(session: &Session) -> &str {
+    let reason = session.reason.raw();
+    reason.split_once(" and not finished; ").map_or(reason, |(_, asked)| asked)
 }
 
 /// Whether a look says nothing of this agent's ends.

@@ -75,6 +75,10 @@ fn the_first_look_tells_nothing_and_every_change_is_told_once() {
     assert_eq!(take(Status::Waiting, "permission: rm"), ["session.waiting"]);
     assert!(take(Status::Waiting, "permission: rm").is_empty());
     assert_eq!(take(Status::Waiting, "permission: mv"), ["session.waiting"], "it asks something else");
+    assert!(
+        take(Status::Waiting, "kill asked 3s ago and not finished; permission: mv").is_empty(),
+        "the same question"
+    );
     assert_eq!(take(Status::Idle, ""), ["session.idle"]);
     assert_eq!(take(Status::Unknown, ""), ["session.unknown"]);
     assert_eq!(take(Status::Idle, ""), ["session.idle"]);

@@ -18,6 +18,7 @@
 //! asked for and a crash cut short.
 
 pub mod changes;
+pub mod deliver;
 pub mod http;
 pub mod hub;
 pub mod log;
@@ -36,6 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
+use lariat_adapters::settings::Settings;
 use lariat_core::{Listing, Time};
 use lariat_engine::list::DEADLINE;
 use lariat_engine::records::Wishes;
@@ -44,6 +46,7 @@ use lariat_shim::socket::{self, SocketError};
 use lariat_sys::clock;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::deliver::Deliver;
 use crate::http::Http;
 use crate::hub::Hub;
 use crate::log::Log;
@@ -85,6 +88,7 @@ pub struct Daemon {
     hub: Hub,
     warm: Warm,
     http: Option<Http>,
+    deliver: Deliver,
     started: Time,
     stopping: OwnedFd,
     talking: AtomicUsize,
@@ -126,7 +130,11 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     let folder = place.socket.parent().unwrap_or(&place.socket).to_owned();
     lariat_sys::durable::make_folder(&folder).map_err(files(&folder))?;
     let listener = socket::listen(&place.socket)?;
-    let opened = options.http.map(|port| http::open(port, &place.token).map_err(|e| DaemonError::Http(port, e)));
+    let settings = Settings::read(&places);
+    let opened = options
+        .http
+        .or(settings.http)
+        .map(|port| http::open(port, &place.token).map_err(|e| DaemonError::Http(port, e)));
     let (http, door) = opened.transpose()?.unzip();
     let started = Time(clock::now_ms());
     let epoch = format!("{:x}-{:x}", started.0, std::process::id());
@@ -136,6 +144,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
         hub: Hub::new(epoch),
         warm: Warm::new(places.clone()).map_err(files(&folder))?,
         http,
+        deliver: Deliver::new(&places.state),
         started,
         stopping: stopping.map_err(files(&folder))?,
         talking: AtomicUsize::new(0),
@@ -145,6 +154,9 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     note_panics(&daemon);
     let watching = Watching::new(daemon.places.clone(), DEADLINE).map_err(files(&folder))?;
     daemon.log.info("start", format!("lariat {} as process {}", env!("CARGO_PKG_VERSION"), std::process::id()));
+    for warning in settings.warnings {
+        daemon.log.error("settings", warning.error.raw());
+    }
     let watcher = Arc::clone(&daemon);
     let thread = std::thread::Builder::new().name("watch".into());
     thread.spawn(move || watch(&watcher, watching)).map_err(files(&folder))?;
@@ -153,6 +165,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
         let thread = std::thread::Builder::new().name("http".into());
         thread.spawn(move || http::serve(&daemon, &door)).map_err(files(&folder))?;
     }
+    deliver::start(&daemon);
     ready();
     let served = serve::serve(&daemon, &listener);
     daemon.hub.close();
@@ -168,7 +181,7 @@ fn note_panics(daemon: &Arc<Daemon>) {
 }
 
 /// Watches for as long as the process lives.
-fn watch(daemon: &Daemon, mut watching: Watching) {
+fn watch(daemon: &Arc<Daemon>, mut watching: Watching) {
     let mut begun = false;
     loop {
         // A look that fails in our own code must not end all looking.
@@ -183,7 +196,7 @@ fn watch(daemon: &Daemon, mut watching: Watching) {
     }
 }
 
-fn look(daemon: &Daemon, watching: &mut Watching, begun: bool) {
+fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
     let seen = watching.look();
     for change in &seen.changes {
         daemon.log.info(change.event, change.subject());
@@ -195,7 +208,8 @@ fn look(daemon: &Daemon, watching: &mut Watching, begun: bool) {
         daemon.log.info("watch", format!("{} sessions live or may live", seen.listing.sessions.len()));
     }
     let at = seen.listing.at;
-    daemon.hub.publish(&seen.changes, seen.listing);
+    let events = daemon.hub.publish(&seen.changes, seen.listing);
+    deliver::owe(daemon, &events);
     let mut watched = daemon.watched();
     watched.looks += 1;
     (watched.at, watched.took, watched.failing) = (Some(at), watching.took(), watching.failing());

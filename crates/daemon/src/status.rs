@@ -30,7 +30,16 @@ struct Status {
     answers_fresh: u64,
     listeners: usize,
     events: std::collections::BTreeMap<&'static str, u64>,
+    deliveries: Deliveries,
     errors: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Deliveries {
+    taken: u64,
+    failed: u64,
+    given_up: u64,
+    owed: usize,
 }
 
 #[derive(Serialize)]
@@ -49,6 +58,7 @@ pub fn told(daemon: &Daemon) -> String {
         Health { name, ok: error.is_none(), error }
     });
     let (listeners, events) = daemon.hub.counts();
+    let (taken, failed, given_up, owed) = daemon.deliver.counts();
     let (answers_warm, answers_fresh) = daemon.warm.given();
     let status = Status {
         schema: 1,
@@ -68,6 +78,7 @@ pub fn told(daemon: &Daemon) -> String {
         answers_fresh,
         listeners,
         events,
+        deliveries: Deliveries { taken, failed, given_up, owed },
         errors: daemon.log.errors(),
     };
     let mut text = Vec::new();

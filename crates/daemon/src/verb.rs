@@ -130,7 +130,7 @@ impl Named for Command {
 }
 
 /// Whether a child of ours ends within this time.
-fn ends_within(pid: u32, at_most: Duration) -> io::Result<bool> {
+pub(crate) fn ends_within(pid: u32, at_most: Duration) -> io::Result<bool> {
     let (_, pidfd) = match lariat_sys::process::Identity::of_child(pid) {
         Ok(child) => child,
         Err(e) if lariat_sys::process::is_gone(&e) => return Ok(true),

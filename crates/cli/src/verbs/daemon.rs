@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use lariat_adapters::look::Places;
 use lariat_core::Untrusted;
+use lariat_daemon::deliver::outbox::Owed;
 use lariat_daemon::place::{self, Place};
 use lariat_daemon::verb::TELL_SEEN;
 use lariat_daemon::{DaemonError, Options, VERB, log, watching};
@@ -52,6 +53,7 @@ pub fn run(verb: &DaemonVerb, out: &mut Out) -> Done {
         }
         DaemonVerb::Status => status(&places, &place, out),
         DaemonVerb::Token => token(&place, out),
+        DaemonVerb::Deliveries => deliveries(&places, out),
         DaemonVerb::Logs { lines } => logs(&place, *lines, out),
     }
 }
@@ -162,6 +164,32 @@ fn token(place: &Place, out: &mut Out) -> Done {
         out.json(&serde_json::json!({"schema": 1, "token": token}))?;
     } else {
         out.line(token)?;
+    }
+    Ok(0)
+}
+
+fn deliveries(places: &Places, out: &mut Out) -> Done {
+    let (owed, dead) = lariat_daemon::deliver::list(places);
+    if out.json {
+        #[derive(serde::Serialize)]
+        struct Deliveries {
+            schema: u32,
+            owed: Vec<Owed>,
+            dead: Vec<Owed>,
+        }
+        out.json(&Deliveries { schema: 1, owed, dead })?;
+        return Ok(0);
+    }
+    for (word, all) in [("owed", &owed), ("dead", &dead)] {
+        for o in all {
+            let row = |text: &str| Untrusted::new(text).row();
+            let error = o.error.as_deref().map_or_else(String::new, |e| format!(": {}", row(e)));
+            let line = format!("{word}  {}  {} {}  {} tries{error}", o.at, row(&o.how), row(&o.who), o.tries);
+            out.line(line)?;
+        }
+    }
+    if owed.is_empty() && dead.is_empty() {
+        out.line("Nothing is owed, and nothing was given up.")?;
     }
     Ok(0)
 }

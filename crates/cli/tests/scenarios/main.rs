@@ -26,6 +26,7 @@ mod conventions;
 mod cost;
 mod daemon;
 mod damage;
+mod delivering;
 mod failing;
 mod hostile;
 mod http;

@@ -55,6 +55,12 @@ pub fn text(daemon: &Daemon) -> String {
     text.kind("lariat_answers_total", "counter", "Answers given, by whether they needed a look.");
     text.line("lariat_answers_total", &[("kind", "warm")], warm as f64);
     text.line("lariat_answers_total", &[("kind", "fresh")], fresh as f64);
+    let (taken, failed, given_up, owed) = daemon.deliver.counts();
+    text.kind("lariat_deliveries_total", "counter", "Deliveries, by what became of them.");
+    for (outcome, n) in [("taken", taken), ("failed", failed), ("given_up", given_up)] {
+        text.line("lariat_deliveries_total", &[("outcome", outcome)], n as f64);
+    }
+    text.one("lariat_deliveries_owed", "gauge", "Deliveries that are owed.", owed as f64);
     text.one("lariat_memory_bytes", "gauge", "Memory that the daemon holds.", status::resident().unwrap_or(0) as f64);
     let up = (clock::now_ms() - daemon.started.0).max(0) as f64 / 1000.0;
     text.one("lariat_uptime_seconds", "gauge", "How long the daemon runs.", up);
