@@ -36,7 +36,7 @@ impl Hook {
 }
 
 /// What can happen.
-const EVENTS: [&str; 14] = [
+const EVENTS: [&str; 13] = [
     "session.started",
     "session.waiting",
     "session.working",
@@ -50,7 +50,6 @@ const EVENTS: [&str; 14] = [
     "claim.expired",
     "fuse.warned",
     "fuse.fired",
-    "fuse.failed",
 ];
 
 /// All of them, in the order of the file.

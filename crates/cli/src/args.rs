@@ -86,6 +86,11 @@ pub enum Verb {
     Kill(Stop),
     /// Tell what happens: sessions that start, wait, work, rest and end; one object a line
     Events(Events),
+    /// Fuses: end a session, or what works in a directory, when a time is up or a budget is used
+    Fuse {
+        #[command(subcommand)]
+        verb: FuseVerb,
+    },
     /// The daemon, which makes answers faster and tells others what happens; nothing needs it
     Daemon {
         #[command(subcommand)]
@@ -126,6 +131,72 @@ pub struct Events {
     /// Go on after the event of this id
     #[arg(long, value_name = "ID", requires = "follow")]
     pub since: Option<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum FuseVerb {
+    /// Set a fuse; the daemon burns it
+    Set(FuseSet),
+    /// List fuses, and how far they have burnt
+    #[command(alias = "list")]
+    Ls,
+    /// Give a fuse more time
+    Extend {
+        /// The fuse
+        #[arg(value_name = "FUSE")]
+        id: String,
+        /// How much more
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        by: Duration,
+    },
+    /// Take a fuse away
+    #[command(alias = "rm")]
+    Cancel {
+        /// The fuse
+        #[arg(value_name = "FUSE")]
+        id: String,
+    },
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("limit").required(true))]
+pub struct FuseSet {
+    /// A session, or a directory (with a slash in it, or '.')
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// After this time
+    #[arg(long, value_name = "TIME", value_parser = duration, group = "limit")]
+    pub after: Option<Duration>,
+    /// When it has used so many tokens, sent and received
+    #[arg(long, value_name = "N", group = "limit")]
+    pub tokens: Option<u64>,
+    /// When it has cost so many dollars
+    #[arg(long, value_name = "USD", group = "limit")]
+    pub cost: Option<f64>,
+    /// When it has run so many minutes
+    #[arg(long, value_name = "N", group = "limit")]
+    pub minutes: Option<u32>,
+    /// When it has been idle for this time
+    #[arg(long, value_name = "TIME", value_parser = duration, group = "limit")]
+    pub idle: Option<Duration>,
+    /// What is done then; `webhook` only tells all who listen
+    #[arg(long, value_enum, default_value = "stop")]
+    pub then: Then,
+    /// The command, for `--then cmd`
+    #[arg(long, value_name = "COMMAND", required_if_eq("then", "cmd"))]
+    pub run: Option<String>,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// End it gently
+    Stop,
+    /// End it at once
+    Kill,
+    /// Run a command
+    Cmd,
+    /// Tell all who listen: events, webhooks, commands
+    Webhook,
 }
 
 #[derive(Subcommand, Debug)]

@@ -18,6 +18,8 @@ use lariat_engine::claims::Claim;
 use lariat_engine::list::Answer;
 use serde::Serialize;
 
+use crate::fuses::Fuse;
+
 /// One thing that has changed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
@@ -40,6 +42,8 @@ pub enum About {
     Adapter(&'static str, Option<String>),
     /// A person's claim.
     Claim(Claim),
+    /// A fuse, and the sessions it is on.
+    Fuse(Box<Fuse>, Vec<String>),
 }
 
 impl Change {
@@ -60,14 +64,17 @@ impl Change {
             session: Option<&'a Session>,
             adapter: Option<Adapter<'a>>,
             claim: Option<&'a Claim>,
+            fuse: Option<&'a Fuse>,
+            sessions: Option<&'a [String]>,
         }
-        let (mut session, mut adapter, mut claim) = (None, None, None);
+        let (mut session, mut adapter, mut claim, mut fuse, mut sessions) = (None, None, None, None, None);
         match &self.about {
             About::Session(s) => session = Some(&**s),
             About::Adapter(name, error) => adapter = Some(Adapter { name, error: error.as_deref() }),
             About::Claim(c) => claim = Some(c),
+            About::Fuse(f, on) => (fuse, sessions) = (Some(&**f), Some(on.as_slice())),
         }
-        Told { schema: 1, id, event: self.event, at: self.at, was: self.was, session, adapter, claim }
+        Told { schema: 1, id, event: self.event, at: self.at, was: self.was, session, adapter, claim, fuse, sessions }
     }
 
     /// What it is about, in one word for a log: an id, a name, a path.
@@ -76,6 +83,7 @@ impl Change {
             About::Session(s) => s.id.raw(),
             About::Adapter(name, _) => name,
             About::Claim(c) => &c.path,
+            About::Fuse(f, _) => &f.id,
         }
     }
 }
@@ -206,4 +214,4 @@ fn failed(answer: &Answer, agent: &str) -> bool {
 
 #[cfg(test)]
 #[path = "changes_tests.rs"]
-mod tests;
+pub(crate) mod tests;

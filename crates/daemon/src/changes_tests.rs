@@ -7,7 +7,7 @@ use lariat_engine::list::Answer;
 
 use super::*;
 
-fn session(id: &'static str, status: Status, reason: &'static str) -> Box<Session> {
+pub fn session(id: &'static str, status: Status, reason: &'static str) -> Box<Session> {
     let live = match status {
         Status::Unknown => None,
         s => Some(!s.ended()),

@@ -17,8 +17,10 @@
 //! replaces the socket. It signals an agent in one case only: to finish what a person
 //! asked for and a crash cut short.
 
+mod burning;
 pub mod changes;
 pub mod deliver;
+pub mod fuses;
 pub mod http;
 pub mod hub;
 pub mod log;
@@ -29,6 +31,7 @@ pub mod verb;
 mod warm;
 pub mod watching;
 
+use std::collections::HashSet;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -93,6 +96,8 @@ pub struct Daemon {
     stopping: OwnedFd,
     talking: AtomicUsize,
     watched: Mutex<Watched>,
+    /// Fuses whose doing is under way.
+    burning: Mutex<HashSet<String>>,
 }
 
 /// What is known of the looks.
@@ -111,6 +116,15 @@ impl Daemon {
 
     fn stop(&self) {
         let _ = rustix::io::write(&self.stopping, &1u64.to_ne_bytes()); // called already
+    }
+
+    /// Whether nobody is at it yet.
+    fn begin_burning(&self, fuse: &str) -> bool {
+        self.burning.lock().unwrap_or_else(PoisonError::into_inner).insert(fuse.to_owned())
+    }
+
+    fn end_burning(&self, fuse: &str) {
+        self.burning.lock().unwrap_or_else(PoisonError::into_inner).remove(fuse);
     }
 
     fn http_address(&self) -> Option<String> {
@@ -149,6 +163,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
         stopping: stopping.map_err(files(&folder))?,
         talking: AtomicUsize::new(0),
         watched: Mutex::default(),
+        burning: Mutex::default(),
         places,
     });
     note_panics(&daemon);
@@ -157,6 +172,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     for warning in settings.warnings {
         daemon.log.error("settings", warning.error.raw());
     }
+    burning::make_good(&daemon);
     let watcher = Arc::clone(&daemon);
     let thread = std::thread::Builder::new().name("watch".into());
     thread.spawn(move || watch(&watcher, watching)).map_err(files(&folder))?;
@@ -197,7 +213,12 @@ fn watch(daemon: &Arc<Daemon>, mut watching: Watching) {
 }
 
 fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
-    let seen = watching.look();
+    let mut seen = watching.look();
+    let (burnt, next) = burning::look(daemon, &seen.listing);
+    seen.changes.extend(burnt);
+    if let Some(at) = next {
+        watching.no_later_than(at);
+    }
     for change in &seen.changes {
         daemon.log.info(change.event, change.subject());
     }

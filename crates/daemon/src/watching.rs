@@ -28,6 +28,7 @@ use lariat_sys::standing::{Standing, Woken};
 use lariat_sys::{clock, file};
 
 use crate::changes::{Change, Changes};
+use crate::fuses;
 use crate::verb::Seen;
 
 /// However quiet it is, a fresh look is taken this often.
@@ -162,7 +163,7 @@ pub fn paths(places: &Places, watch: impl Iterator<Item = PathBuf>, sessions: &[
         let folder = ours.join(entry.name);
         paths.extend([folder.join("asks"), folder]);
     }
-    paths.extend([ours, places.state.join("claims")]);
+    paths.extend([ours, places.state.join("claims"), fuses::place(places)]);
     paths
 }
 

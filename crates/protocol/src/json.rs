@@ -183,10 +183,12 @@ impl<'a> ser::Serializer for Json<'a> {
         self,
         _: &'static str,
         _: u32,
-        _: &'static str,
-        _: &T,
+        word: &'static str,
+        value: &T,
     ) -> Result<(), Unwritable> {
-        no("a variant with a value")
+        let mut members = Members::open(self.0, b'{', b'}');
+        ser::SerializeStruct::serialize_field(&mut members, word, value)?;
+        members.close()
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Members<'a>, Unwritable> {
@@ -322,10 +324,24 @@ mod tests {
         list: Vec<i64>,
         cost: f64,
         yes: bool,
+        choice: Choice,
+    }
+
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Choice {
+        Number(u8),
     }
 
     fn sample(text: &str) -> Sample {
-        Sample { text: text.into(), none: None, list: vec![1, -2], cost: 0.1 + 0.2, yes: true }
+        Sample {
+            text: text.into(),
+            none: None,
+            list: vec![1, -2],
+            cost: 0.1 + 0.2,
+            yes: true,
+            choice: Choice::Number(7),
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod doctor;
 pub mod events;
 pub mod explain;
+pub mod fuse;
 pub mod gc;
 pub mod journal;
 pub mod launch;

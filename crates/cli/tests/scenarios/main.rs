@@ -28,6 +28,7 @@ mod daemon;
 mod damage;
 mod delivering;
 mod failing;
+mod fuses;
 mod hostile;
 mod http;
 mod launching;

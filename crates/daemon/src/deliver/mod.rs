@@ -72,6 +72,21 @@ impl Deliver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this is owed.
+    pub fn has(&self, id: &str) -> bool {
+        self.outbox.get(id).is_some()
+    }
+
+    /// Makes one thing owed; it is told once [`start`] is called.
+    pub fn keep(&self, owed: &Owed) -> std::io::Result<()> {
+        if !self.has(&owed.id) {
+            self.outbox.put(owed)?;
+            let without = Owed { body: String::new(), ..owed.clone() };
+            self.lock().owed.entry(owed.told()).or_default().push(without);
+        }
+        Ok(())
+    }
+
     /// How many were taken, tried in vain, and given up; and how many are owed.
     pub fn counts(&self) -> (u64, u64, u64, usize) {
         let state = self.lock();
@@ -167,6 +182,9 @@ enum Refused {
 
 fn attempt(daemon: &Daemon, owed: &Owed) -> Result<(), Refused> {
     let owed = daemon.deliver.outbox.get(&owed.id).ok_or_else(|| Refused::Ever("its file is gone".into()))?;
+    if owed.id.starts_with("fuse-") {
+        return send::command(&owed).map_err(Refused::Ever); // a person set it with the fuse
+    }
     let hooks = Settings::read(&daemon.places).hooks;
     let hook: Hook = hooks
         .into_iter()
