@@ -91,6 +91,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: FuseVerb,
     },
+    /// Serve other agents by the Model Context Protocol, on standard input and output
+    Mcp,
     /// The daemon, which makes answers faster and tells others what happens; nothing needs it
     Daemon {
         #[command(subcommand)]

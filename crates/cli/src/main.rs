@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Some(Verb::Wait(args)) => verbs::wait::run(&args, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),
+        Some(Verb::Mcp) => verbs::mcp::run(),
         Some(Verb::Fuse { verb }) => verbs::fuse::run(&verb, &cli.common, &mut out),
         Some(Verb::Daemon { verb }) => verbs::daemon::run(&verb, &mut out),
         Some(Verb::Events(args)) => verbs::events::run(&args, &cli.common, &mut out),

@@ -14,6 +14,7 @@ pub mod launch;
 pub mod locks;
 pub mod logs;
 pub mod ls;
+pub mod mcp;
 pub mod peek;
 pub mod rename;
 pub mod restore;

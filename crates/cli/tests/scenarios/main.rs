@@ -33,6 +33,7 @@ mod hostile;
 mod http;
 mod launching;
 mod living;
+mod mcp;
 mod mutants;
 mod registered;
 mod resuming;

@@ -68,6 +68,12 @@ fn name(route: &Route) -> String {
 }
 
 fn body(parameters: &[Parameter]) -> Value {
+    let required = parameters.iter().any(|p| p.required);
+    json!({"required": required, "content": {"application/json": {"schema": schema_of(parameters)}}})
+}
+
+/// The shape of an object of these parameters.
+pub fn schema_of(parameters: &[Parameter]) -> Value {
     let property = |p: &Parameter| {
         let mut schema = schema(p.kind);
         schema["description"] = p.about.into();
@@ -77,9 +83,9 @@ fn body(parameters: &[Parameter]) -> Value {
     let required: Vec<&str> = parameters.iter().filter(|p| p.required).map(|p| p.name).collect();
     let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
     if !required.is_empty() {
-        schema["required"] = required.clone().into();
+        schema["required"] = required.into();
     }
-    json!({"required": !required.is_empty(), "content": {"application/json": {"schema": schema}}})
+    schema
 }
 
 fn schema(kind: Kind) -> Value {

@@ -134,6 +134,15 @@ pub const ROUTES: &[Route] = &[
         &[may("lines", Number, "only so many lines from the end")],
         "What a launched session wrote",
     ),
+    get(
+        "/v1/sessions/{target}/wait",
+        Verb("wait"),
+        &[
+            may("until", Text, "idle, waiting or done; one that has ended is waited for no longer"),
+            may("timeout", Text, "how long at most, like 30s"),
+        ],
+        "Answers when it comes to rest, needs you, or has ended",
+    ),
     get("/v1/status", Verb("status"), &[], "How many there are of each kind"),
     get("/v1/restore", Verb("restore"), &[may("kept", Flag, "only those that are kept")], "What could be brought back"),
     get("/v1/locks", Verb("locks"), &[], "Who holds which directory"),
