@@ -211,6 +211,14 @@ pub enum DaemonVerb {
     Restart(DaemonStart),
     /// Tell how it is, and what is here now
     Status,
+    /// Have systemd start it whenever you log in
+    Install {
+        /// Serve HTTP on this port of this machine
+        #[arg(long, value_name = "PORT")]
+        http: Option<u16>,
+    },
+    /// Take it away from systemd again; no agent notices
+    Uninstall,
     /// Print the token that HTTP asks for
     Token,
     /// List what is owed to webhooks and commands, and what nobody took

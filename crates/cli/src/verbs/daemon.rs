@@ -2,6 +2,8 @@
 //!
 //! Nothing here starts a daemon unless a person says `daemon start` or `restart`.
 
+mod unit;
+
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, Read as _, Write as _};
@@ -52,6 +54,8 @@ pub fn run(verb: &DaemonVerb, out: &mut Out) -> Done {
             start(args, &place, out)
         }
         DaemonVerb::Status => status(&places, &place, out),
+        DaemonVerb::Install { http } => unit::install(*http, out),
+        DaemonVerb::Uninstall => unit::uninstall(out),
         DaemonVerb::Token => token(&place, out),
         DaemonVerb::Deliveries => deliveries(&places, out),
         DaemonVerb::Logs { lines } => logs(&place, *lines, out),

@@ -473,3 +473,29 @@ fn killed_again_and_again_under_load_it_loses_no_agent() {
         seen.expect(l["native_id"].as_str().expect("an id"), "idle", Some(agent_pid(l)));
     }
 }
+
+#[test]
+fn a_unit_is_written_and_taken_away_and_one_of_somebody_else_is_left() {
+    let sandbox = Sandbox::new("unit");
+    let path = sandbox.home().join(".config/systemd/user/lariat.service");
+    // A systemd that only notes what it was told.
+    let (noted, fake) = (sandbox.root().join("noted"), sandbox.root().join("own-systemctl"));
+    fs::write(&fake, format!("#!/bin/sh\necho $@ >> {}\n", noted.display())).expect("a script");
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).expect("a mode");
+    sandbox.install("systemctl", &fake);
+    ask(&sandbox, &["daemon", "install", "--http", "4700"]).expect_success();
+    let unit = fs::read_to_string(&path).expect("a unit");
+    assert!(unit.contains("KillMode=process") && unit.contains("__daemon 4700"), "{unit}");
+    ask(&sandbox, &["daemon", "install"]).expect_success();
+    ask(&sandbox, &["daemon", "uninstall"]).expect_success();
+    assert!(!path.exists());
+    let said = fs::read_to_string(&noted).expect("what was told");
+    assert!(
+        said.contains("--user enable --now lariat.service") && said.contains("--user disable --now lariat.service")
+    );
+    fs::write(&path, "[Service]\nExecStart=/bin/true\n").expect("a unit of somebody else");
+    for verb in ["install", "uninstall"] {
+        assert_eq!(ask(&sandbox, &["daemon", verb]).code(), 3);
+    }
+    assert!(fs::read_to_string(&path).expect("it is left").contains("/bin/true"));
+}
