@@ -19,6 +19,8 @@ pub struct Limits {
     pub walk: PathBuf,
     pub procscan: PathBuf,
     pub crowd: PathBuf,
+    pub sockget: PathBuf,
+    pub agent: PathBuf,
 }
 
 impl Limits {
@@ -30,6 +32,8 @@ impl Limits {
             walk: compile(dir, "walk", include_str!("../limits/walk.c"))?,
             procscan: compile(dir, "procscan", include_str!("../limits/procscan.c"))?,
             crowd: compile(dir, "crowd", include_str!("../limits/crowd.c"))?,
+            sockget: compile(dir, "sockget", include_str!("../limits/sockget.c"))?,
+            agent: compile(dir, "claude", include_str!("../limits/agent.c"))?,
         })
     }
 }

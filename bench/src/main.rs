@@ -6,7 +6,7 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`] or [`procs`]; [`corpus`] makes the stores they read, [`limits`]
+//! Start at [`list`], [`procs`] or [`daemon`]; [`corpus`] makes the stores they read, [`limits`]
 //! the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
@@ -19,6 +19,7 @@
 
 mod answer;
 mod corpus;
+mod daemon;
 mod limits;
 mod list;
 mod measure;
@@ -115,9 +116,14 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     }
     if options.jobs != Jobs::Procs {
         let manifest = list::corpus(&home, &params, &mut report)?;
-        right &= list::run(&rig, &home, &manifest, &mut report)?;
+        if options.jobs != Jobs::Daemon {
+            right &= list::run(&rig, &home, &manifest, &mut report)?;
+        }
+        if options.jobs != Jobs::List {
+            right &= daemon::run(&rig, &home, &manifest, options.is_quick(), &mut report)?;
+        }
     }
-    if options.jobs != Jobs::List {
+    if matches!(options.jobs, Jobs::All | Jobs::Procs) {
         right &= procs::run(&rig, &mut report)?;
     }
     report.machine(&rig.dir);

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use crate::corpus::Params;
 
 pub const HELP: &str = "\
-usage: lariat-bench [OPTIONS] [list|procs|all|corpus]
+usage: lariat-bench [OPTIONS] [list|procs|daemon|all|corpus]
 
   list     list 10,000 Claude and 2,000 Codex sessions, no daemon
   procs    look at 3,000 processes
-  all      both (the default)
+  daemon   ask a daemon, watch 1,000 agents die
+  all      all of these (the default)
   corpus   only make the corpus
 
   --quick          1,000 + 200 sessions, fewer rounds
@@ -32,6 +33,7 @@ pub enum Jobs {
     All,
     List,
     Procs,
+    Daemon,
     Corpus,
 }
 
@@ -60,6 +62,7 @@ impl Options {
                 "all" => options.jobs = Jobs::All,
                 "list" => options.jobs = Jobs::List,
                 "procs" => options.jobs = Jobs::Procs,
+                "daemon" => options.jobs = Jobs::Daemon,
                 "corpus" => options.jobs = Jobs::Corpus,
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(number(arg, value()?)?.max(1)),
@@ -73,6 +76,10 @@ impl Options {
             }
         }
         Ok(Some(options))
+    }
+
+    pub fn is_quick(&self) -> bool {
+        self.quick
     }
 
     pub fn rounds(&self) -> usize {
