@@ -179,6 +179,18 @@ impl Changes {
         changes
     }
 
+    /// The session that this process holds.
+    pub fn held_by(&self, pid: u32) -> Option<&Session> {
+        let mut held = self.alive.values().filter(|s| s.pid == Some(pid));
+        held.next().filter(|_| held.next().is_none()).map(|s| &**s)
+    }
+
+    /// Takes in that a session has ended.
+    pub fn take_end(&mut self, ended: Box<Session>, at: Time) -> Change {
+        let was = self.alive.remove(ended.id.raw()).map(|s| s.status);
+        Change { event: "session.ended", at, was, about: About::Session(ended) }
+    }
+
     /// Takes in what people claim now; what that changes.
     pub fn take_claims(&mut self, claims: Vec<Claim>, at: Time) -> Vec<Change> {
         let now: HashMap<(u64, u64), Claim> = claims.into_iter().map(|c| (c.place, c)).collect();

@@ -6,7 +6,7 @@
 //! another daemon told, gets everything that lives and goes on from there: a gap is
 //! never silent.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ struct Inner {
     bytes: usize,
     next: u64,
     listing: Option<Arc<Listing>>,
+    /// Sessions of the listing that have ended since.
+    gone: HashSet<String>,
     closed: bool,
     listeners: usize,
     counts: BTreeMap<&'static str, u64>,
@@ -99,6 +101,15 @@ impl Hub {
 
     /// Adds what has changed, and what lives now.
     pub fn publish(&self, changes: &[Change], listing: Listing) -> Vec<Arc<Event>> {
+        self.add(changes, Some(listing))
+    }
+
+    /// Adds ends, between two looks.
+    pub fn publish_ends(&self, changes: &[Change]) -> Vec<Arc<Event>> {
+        self.add(changes, None)
+    }
+
+    fn add(&self, changes: &[Change], listing: Option<Listing>) -> Vec<Arc<Event>> {
         let mut inner = self.lock();
         let mut told = Vec::with_capacity(changes.len());
         for change in changes {
@@ -119,7 +130,13 @@ impl Hub {
             let Some(gone) = inner.ring.pop_front() else { break };
             inner.bytes -= gone.text.len();
         }
-        inner.listing = Some(Arc::new(listing));
+        match listing {
+            Some(listing) => {
+                inner.listing = Some(Arc::new(listing));
+                inner.gone.clear();
+            }
+            None => inner.gone.extend(changes.iter().map(|c| c.subject().to_owned())),
+        }
         drop(inner);
         self.stirred.notify_all();
         told
@@ -176,7 +193,10 @@ impl Listener<'_> {
             (Some(place), _) if place >= inner.next && inner.closed => Next::Closed,
             (Some(place), _) if place >= inner.next => Next::Nothing,
             (_, Some(listing)) => {
-                let (listing, next) = (Arc::clone(listing), inner.next);
+                let (mut listing, next) = (Arc::clone(listing), inner.next);
+                if !inner.gone.is_empty() {
+                    Arc::make_mut(&mut listing).sessions.retain(|s| !inner.gone.contains(s.id.raw()));
+                }
                 drop(inner);
                 let why = if self.place.is_some() { "events were missed" } else { "the beginning" };
                 self.place = Some(next);

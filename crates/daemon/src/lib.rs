@@ -47,6 +47,7 @@ use lariat_engine::records::Wishes;
 use lariat_engine::stop;
 use lariat_shim::socket::{self, SocketError};
 use lariat_sys::clock;
+use lariat_sys::standing::Woken;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::deliver::Deliver;
@@ -204,12 +205,25 @@ fn watch(daemon: &Arc<Daemon>, mut watching: Watching) {
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(daemon, &mut watching, begun)));
         begun = true;
         lariat_sys::spawn::trim_memory();
-        let slept = looked.map_or(Err(io::ErrorKind::Other.into()), |()| watching.sleep());
+        let slept = looked.map_or(Err(io::ErrorKind::Other.into()), |()| rest(daemon, &mut watching));
         if let Err(e) = slept {
             daemon.log.error("watch", e.to_string());
             std::thread::sleep(Duration::from_secs(1));
         }
     }
+}
+
+/// Sleeps until there must be a look, and tells ends that need none.
+fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
+    while watching.sleep()? == Woken::Process {
+        let Some(ends) = watching.ends() else { return Ok(()) };
+        let events = daemon.hub.publish_ends(&ends);
+        for end in &ends {
+            daemon.log.info(end.event, end.subject());
+        }
+        deliver::owe(daemon, &events);
+    }
+    Ok(())
 }
 
 fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {

@@ -10,6 +10,10 @@
 //! Only what lives is looked at. If something that lived is not there any more,
 //! everything is looked at once, to know how it ended.
 //!
+//! The end of a process is told at once where nothing else has stirred since the look:
+//! then all that was observed still stands, but for that end ([`Watching::ends`]). The
+//! look that follows may wait until it is quiet.
+//!
 //! Looks cost what they cost, and files may change all the time; so after a look
 //! files wait for several times as long as it took. An end never waits.
 
@@ -21,6 +25,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Listing, Session, Status, Time};
 use lariat_engine::claims;
+use lariat_engine::death;
 use lariat_engine::list::{Answer, Question, list};
 use lariat_engine::records::Wishes;
 use lariat_engine::stop::is_unfinished;
@@ -41,6 +46,10 @@ const QUIET: Duration = Duration::from_millis(20);
 const BURST: Duration = Duration::from_millis(200);
 /// So many times as long as a look took, files wait for the next one.
 const REST: u32 = 8;
+/// After an end that was told at once, a look follows when it was calm for so long,
+const CALM: Duration = Duration::from_millis(250);
+/// and no later than this.
+const FOLLOWS: Duration = Duration::from_secs(5);
 /// A look that names new places is taken again, so many times at most.
 const AGAIN: usize = 3;
 
@@ -52,6 +61,10 @@ pub struct Watching {
     took: Duration,
     looked: Instant,
     next: Duration,
+    /// When the first end was told that no look has followed yet.
+    told: Option<Instant>,
+    /// The last look could tell everything, and all of it gives hints.
+    sure: bool,
 }
 
 /// What a look gave.
@@ -72,6 +85,8 @@ impl Watching {
             took: Duration::ZERO,
             looked: Instant::now(),
             next: Duration::ZERO,
+            told: None,
+            sure: false,
         })
     }
 
@@ -94,13 +109,17 @@ impl Watching {
     pub fn look(&mut self) -> Looked {
         let began = Instant::now();
         self.standing.forget();
+        self.told = None;
         let mut answer = list(self.question.clone());
+        let mut stood = false;
         for _ in 0..AGAIN {
-            if self.stand(&answer) {
+            stood = self.stand(&answer);
+            if stood {
                 break;
             }
             answer = list(self.question.clone());
         }
+        self.sure = stood && !answer.partial && answer.listing.unbound.is_empty();
         let mut whole = false;
         if self.changes.misses_one(&answer) {
             let watched = std::mem::take(&mut answer.watch);
@@ -120,6 +139,24 @@ impl Watching {
         Looked { changes, listing }
     }
 
+    /// The ends that can be told without a look; `None` if there must be one.
+    pub fn ends(&mut self) -> Option<Vec<Change>> {
+        if !self.sure || self.standing.have_files_stirred() {
+            return None;
+        }
+        let at = Time(clock::now_ms());
+        let wishes = Wishes::read(&self.question.places);
+        let judged = |pid: u32| {
+            let session = self.changes.held_by(pid)?;
+            death::judged(session, wishes.by_id.get(session.id.raw()))
+        };
+        // All of them or none: a look tells them all.
+        let ended: Vec<_> = self.standing.ended().into_iter().map(judged).collect::<Option<_>>()?;
+        let changes: Vec<Change> = ended.into_iter().map(|s| self.changes.take_end(s, at)).collect();
+        self.told = self.told.or(Some(Instant::now())).filter(|_| !changes.is_empty());
+        (!changes.is_empty()).then_some(changes)
+    }
+
     /// Asks for the next look no later than this.
     pub fn no_later_than(&mut self, at: Time) {
         self.next = self.next.min(until(at));
@@ -127,12 +164,19 @@ impl Watching {
 
     /// Sleeps until it is time to look.
     pub fn sleep(&self) -> io::Result<Woken> {
-        let woken = self.standing.sleep(self.next.saturating_sub(self.looked.elapsed()))?;
+        let mut left = self.next.saturating_sub(self.looked.elapsed());
+        if let Some(told) = self.told {
+            left = left.min(CALM).min(FOLLOWS.saturating_sub(told.elapsed()));
+        }
+        let woken = self.standing.sleep(left)?;
         if woken != Woken::File {
             return Ok(woken);
         }
         let rest = (self.took * REST).saturating_sub(self.looked.elapsed());
-        if rest > BURST { self.standing.settle(rest, rest) } else { self.standing.settle(QUIET, BURST) }
+        let settled =
+            if rest > BURST { self.standing.settle(rest, rest)? } else { self.standing.settle(QUIET, BURST)? };
+        // What files told is forgotten by now: whatever else came, there must be a look.
+        Ok(if settled == Woken::Called { Woken::Called } else { Woken::File })
     }
 
     /// Watches all that a look depends on; whether all of it was watched before.

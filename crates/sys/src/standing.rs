@@ -102,6 +102,20 @@ impl Standing {
         all
     }
 
+    /// Those of the watched processes that have ended; they are watched no longer.
+    pub fn ended(&mut self) -> Vec<u32> {
+        let exited = |fd: &OwnedFd| matches!(crate::process::has_exited(fd), Ok(true));
+        let ended: Vec<u32> = self.processes.iter().filter(|(_, fd)| exited(fd)).map(|(pid, _)| *pid).collect();
+        ended.iter().for_each(|pid| drop(self.processes.remove(pid)));
+        ended
+    }
+
+    /// Whether a file has stirred since it was last told of.
+    pub fn have_files_stirred(&self) -> bool {
+        let mut fds = [PollFd::new(&self.inotify, PollFlags::IN)];
+        !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+    }
+
     /// Whether anything has stirred since it was last told of.
     pub fn has_stirred(&self) -> bool {
         !matches!(self.poll(Some(Duration::ZERO)), Ok(Woken::Time))

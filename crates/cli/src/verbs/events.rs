@@ -3,10 +3,14 @@
 //! The daemon tells, if there is one. Without one this very process watches, by the
 //! same code: the events are the same, and only what happened before is not known.
 
+use std::io;
+use std::time::Duration;
+
 use lariat_adapters::look::Places;
-use lariat_daemon::hub::{Hub, Next};
+use lariat_daemon::hub::{Hub, Listener, Next};
 use lariat_daemon::place::{self, Place};
 use lariat_daemon::watching::Watching;
+use lariat_sys::standing::Woken;
 
 use crate::Done;
 use crate::args::{Common, Events};
@@ -42,14 +46,21 @@ fn watch(args: &Events, places: Places, common: &Common, out: &mut Out) -> Done 
     loop {
         let looked = watching.look();
         hub.publish(&looked.changes, looked.listing);
-        loop {
-            match listener.next(std::time::Duration::ZERO) {
-                Next::Events(events) => events.iter().try_for_each(|e| out.line(&e.text))?,
-                Next::Reset(text, _) => out.line(text)?,
-                Next::Nothing | Next::Closed => break,
-            }
+        tell(&mut listener, out)?;
+        while watching.sleep()? == Woken::Process {
+            let Some(ends) = watching.ends() else { break };
+            hub.publish_ends(&ends);
+            tell(&mut listener, out)?;
         }
-        out.flush_now()?;
-        watching.sleep()?;
+    }
+}
+
+fn tell(listener: &mut Listener<'_>, out: &mut Out) -> io::Result<()> {
+    loop {
+        match listener.next(Duration::ZERO) {
+            Next::Events(events) => events.iter().try_for_each(|e| out.line(&e.text))?,
+            Next::Reset(text, _) => out.line(text)?,
+            Next::Nothing | Next::Closed => return out.flush_now(),
+        }
     }
 }

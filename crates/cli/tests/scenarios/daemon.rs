@@ -499,3 +499,43 @@ fn a_unit_is_written_and_taken_away_and_one_of_somebody_else_is_left() {
     }
     assert!(fs::read_to_string(&path).expect("it is left").contains("/bin/true"));
 }
+
+#[test]
+fn an_end_that_is_told_at_once_is_the_one_that_a_look_tells() {
+    let sandbox = Sandbox::new("at-once");
+    let claude = ClaudeStore::of(&sandbox);
+    start(&sandbox);
+    let listener = listen(&sandbox);
+    let mut at_once = 0;
+    for (n, state) in ["idle", "open", "frozen", "waiting"].into_iter().enumerate() {
+        let one = id(n as u64 + 1);
+        let agent = sandbox.lookalike("claude", &[]);
+        let talk = claude.session(&one).asked("fix it");
+        drop(match state {
+            "open" | "waiting" => talk.calls("Bash", json!({"command": "make"})),
+            _ => talk.answered("done"),
+        });
+        let entry = claude.register(&agent, &one);
+        let (entry, word) = match state {
+            "idle" => (entry.says("idle"), "session.idle"),
+            "waiting" => (entry.waits_for("permission prompt"), "session.waiting"),
+            _ => (entry.says("busy"), "session.working"),
+        };
+        wait_for_event(&listener, &one, word);
+        agent.signal(Signal::KILL);
+        agent.wait(DEADLINE);
+        wait_for_event(&listener, &one, "session.ended");
+        let told = heard(&listener).into_iter().rfind(|e| e["event"] == "session.ended").expect("an end");
+        at_once += usize::from(told["session"]["because"].to_string().contains("has ended"));
+        // The same words, but for how the end was proven.
+        let bare = |mut row: Value| {
+            row["because"] = Value::Null;
+            row
+        };
+        let looked = list(&sandbox).session(&one).clone();
+        assert_eq!(bare(told["session"].clone()), bare(looked), "{state}");
+        drop(entry);
+    }
+    assert!(at_once > 0, "every end took a look");
+    assert_eq!(heard(&listener).iter().filter(|e| e["event"] == "session.ended").count(), 4, "each once");
+}
