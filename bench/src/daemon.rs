@@ -182,6 +182,12 @@ fn warm(rig: &Rig, corpus: &Path, manifest: &Manifest, quick: bool, report: &mut
         }
     }
     let late = daemon.resident_mb()?;
+    let status = command(&daemon.job).args(["daemon", "status", "--json"]).output()?.stdout;
+    let status: Value = serde_json::from_slice(&status).map_err(io::Error::other)?;
+    report.note(format!(
+        "answers that needed no look: {}, that did: {}",
+        status["answers_warm"], status["answers_fresh"]
+    ));
     report.rows.push(Row::ceiling(&format!("daemon, resident after {lists} lists"), "MB", late, MEMORY_MB));
     let growth = (late / early - 1.0) * 100.0;
     report.rows.push(Row::ceiling("daemon, growth over 9/10 of them", "%", growth.max(0.01), 5.0));

@@ -135,6 +135,7 @@ impl Daemon {
 
 /// Runs the daemon until it is told to stop. `ready` is called once it can be asked.
 pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<(), DaemonError> {
+    lariat_sys::sparing::sparing();
     let place = Place::of(&places);
     let files = |path: &std::path::Path| {
         let path = path.to_owned();
@@ -144,6 +145,10 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     std::mem::forget(lock); // let go by the end of the process, when nothing else of it is left
     let folder = place.socket.parent().unwrap_or(&place.socket).to_owned();
     lariat_sys::durable::make_folder(&folder).map_err(files(&folder))?;
+    // What is watched must be there: else the folder around it is, and our own log lies in that.
+    for ours in [places.state.join("sessions"), places.state.join("claims"), fuses::place(&places)] {
+        lariat_sys::durable::make_folder(&ours).map_err(files(&ours))?;
+    }
     let listener = socket::listen(&place.socket)?;
     let settings = Settings::read(&places);
     let opened = options

@@ -147,11 +147,13 @@ fn agents() -> Option<u64> {
     Some(hash.digest())
 }
 
-/// Whether its name or an argument mentions an agent: more than adapters believe, so
-/// that none of those is missed. What is lariat is none, whatever it was asked.
+/// Whether its name, its program or the script that it runs mentions an agent: more
+/// than adapters believe, so that none of those is missed. What is lariat is none,
+/// whatever it was asked.
 fn may_be_agent(process: &Process, names: &[&str]) -> bool {
-    let program = process.arguments().next().unwrap_or("");
+    let mut arguments = process.arguments();
+    let program = arguments.next().unwrap_or("");
+    let script = arguments.find(|a| !a.starts_with('-')).unwrap_or("");
     let is_lariat = program.rsplit('/').next() == Some("lariat");
-    let mentions = |text: &str| names.iter().any(|name| text.contains(name));
-    !is_lariat && (mentions(&process.comm) || process.arguments().any(mentions))
+    !is_lariat && [&process.comm, program, script].iter().any(|text| names.iter().any(|name| text.contains(name)))
 }

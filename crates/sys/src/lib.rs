@@ -16,6 +16,7 @@ pub mod point;
 pub mod process;
 pub mod scan;
 pub mod signals;
+pub mod sparing;
 pub mod spawn;
 pub mod standing;
 pub mod tree;
