@@ -133,6 +133,9 @@ pub struct Events {
     /// Go on after the event of this id
     #[arg(long, value_name = "ID", requires = "follow")]
     pub since: Option<String>,
+    /// Have this terminal show a note when a session needs you or has ended (OSC 9 and 777)
+    #[arg(long, requires = "follow")]
+    pub notify: bool,
 }
 
 #[derive(Subcommand, Debug)]

@@ -136,6 +136,7 @@ impl Daemon {
 /// Runs the daemon until it is told to stop. `ready` is called once it can be asked.
 pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<(), DaemonError> {
     lariat_sys::sparing::sparing();
+    more_descriptors();
     let place = Place::of(&places);
     let files = |path: &std::path::Path| {
         let path = path.to_owned();
@@ -194,6 +195,17 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     served.map_err(files(&place.socket))?;
     daemon.log.info("end", "stopped as asked");
     Ok(())
+}
+
+/// Every watched process is a descriptor: the common limit of 1024 is soon reached.
+fn more_descriptors() {
+    const ENOUGH: u64 = 16_384;
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
+    if limit.current.is_some_and(|current| current < most) {
+        limit.current = Some(most);
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit); // then fewer are watched
+    }
 }
 
 /// A thread that fails says so in the log, and fails alone.

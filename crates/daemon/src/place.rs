@@ -69,6 +69,11 @@ impl Place {
     pub fn connect(&self, places: &Places) -> Result<Client, ClientError> {
         Client::connect(&self.socket, &hello(places))
     }
+
+    /// As [`connect`](Self::connect), for a question that can be answered without.
+    pub fn connect_soon(&self, places: &Places) -> Result<Client, ClientError> {
+        Client::connect_within(&self.socket, &hello(places), Duration::from_millis(500))
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -17,6 +17,9 @@ use crate::wire::{Hello, LONGEST, Question, Reply};
 /// nothing else first.
 const HELLO: Duration = Duration::from_secs(5);
 
+/// How long it may be silent while it answers.
+const ANSWER: Duration = Duration::from_secs(10);
+
 /// Why the daemon cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -54,8 +57,14 @@ pub struct Client {
 impl Client {
     /// Connects and exchanges hellos.
     pub fn connect(socket: &Path, ours: &Hello) -> Result<Client, ClientError> {
+        Client::connect_within(socket, ours, HELLO)
+    }
+
+    /// As [`connect`](Self::connect), for one who would rather look for himself than
+    /// wait: for a daemon that was stopped in its tracks, for example.
+    pub fn connect_within(socket: &Path, ours: &Hello, patience: Duration) -> Result<Client, ClientError> {
         let stream = socket::connect(socket)?;
-        stream.set_read_timeout(Some(HELLO))?;
+        stream.set_read_timeout(Some(patience))?;
         say(&stream, ours)?;
         let mut stream = BufReader::with_capacity(64 << 10, stream);
         let hello: Hello = serde_json::from_str(&line(&mut stream)?).map_err(|_| ClientError::NotADaemon)?;
@@ -73,6 +82,7 @@ impl Client {
 
     /// Asks what a looking verb prints; its bytes go to `to`.
     pub fn answer(&mut self, arguments: &[String], to: &mut impl Write) -> Result<Reply, ClientError> {
+        self.stream.get_ref().set_read_timeout(Some(ANSWER))?;
         self.ask(&Question::Answer { arguments: arguments.to_vec() }, to)
     }
 

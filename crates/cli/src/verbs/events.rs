@@ -7,10 +7,12 @@ use std::io;
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
+use lariat_daemon::deliver::words;
 use lariat_daemon::hub::{Hub, Listener, Next};
 use lariat_daemon::place::{self, Place};
 use lariat_daemon::watching::Watching;
 use lariat_sys::standing::Woken;
+use serde_json::Value;
 
 use crate::Done;
 use crate::args::{Common, Events};
@@ -21,7 +23,7 @@ pub fn run(args: &Events, common: &Common, out: &mut Out) -> Done {
     match Place::of(&places).connect(&places) {
         Ok(client) if client.hello().view == place::hello(&places).view => {
             client.events(args.since.clone(), args.follow, |line| {
-                out.line(line)?;
+                say(line, args.notify, out)?;
                 out.flush_now()
             })?;
             if args.follow {
@@ -46,19 +48,34 @@ fn watch(args: &Events, places: Places, common: &Common, out: &mut Out) -> Done 
     loop {
         let looked = watching.look();
         hub.publish(&looked.changes, looked.listing);
-        tell(&mut listener, out)?;
+        tell(&mut listener, args.notify, out)?;
         while watching.sleep()? == Woken::Process {
             let Some(ends) = watching.ends() else { break };
             hub.publish_ends(&ends);
-            tell(&mut listener, out)?;
+            tell(&mut listener, args.notify, out)?;
         }
     }
 }
 
-fn tell(listener: &mut Listener<'_>, out: &mut Out) -> io::Result<()> {
+/// Prints an event; with a note for a terminal that shows such.
+fn say(line: &str, notify: bool, out: &mut Out) -> io::Result<()> {
+    out.line(line)?;
+    let event: Value = if notify { serde_json::from_str(line).unwrap_or_default() } else { Value::Null };
+    let name = event["event"].as_str().unwrap_or_default();
+    if matches!(name, "session.waiting" | "session.ended") {
+        // Nothing in the words can act; what separates parts of a note is taken out.
+        let (title, text) = words(name, &event);
+        let part = |text: String| text.replace(';', ",");
+        let (title, text) = (part(title), part(text));
+        out.raw(&format!("\x1b]9;{title}: {text}\x07\x1b]777;notify;{title};{text}\x07"))?;
+    }
+    Ok(())
+}
+
+fn tell(listener: &mut Listener<'_>, notify: bool, out: &mut Out) -> io::Result<()> {
     loop {
         match listener.next(Duration::ZERO) {
-            Next::Events(events) => events.iter().try_for_each(|e| out.line(&e.text))?,
+            Next::Events(events) => events.iter().try_for_each(|e| say(&e.text, notify, out))?,
             Next::Reset(text, _) => out.line(text)?,
             Next::Nothing | Next::Closed => return out.flush_now(),
         }

@@ -539,3 +539,29 @@ fn an_end_that_is_told_at_once_is_the_one_that_a_look_tells() {
     assert!(at_once > 0, "every end took a look");
     assert_eq!(heard(&listener).iter().filter(|e| e["event"] == "session.ended").count(), 4, "each once");
 }
+
+#[test]
+fn a_daemon_that_stands_still_holds_up_no_question() {
+    let sandbox = Sandbox::new("still");
+    let daemon = start(&sandbox);
+    let process = sandbox.world().process(daemon).expect("the daemon");
+    assert!(process.signal(Signal::STOP));
+    assert_eq!(ask(&sandbox, &["ls", "--json"]).code(), 0);
+    assert_eq!(ask(&sandbox, &["status", "--json"]).code(), 0);
+    assert!(process.signal(Signal::CONT));
+    assert_eq!(status(&sandbox)["running"], true);
+}
+
+#[test]
+fn a_terminal_is_noted_of_what_is_asked_in_words_that_cannot_act() {
+    let sandbox = Sandbox::new("note");
+    let claude = ClaudeStore::of(&sandbox);
+    let listener = sandbox.spawn(&lariat(&sandbox, &["events", "-f", "--notify"]));
+    listener.wait_for_stdout("\"event\":\"reset\"", DEADLINE);
+    let agent = sandbox.lookalike("claude", &[]);
+    drop(claude.session(&id(1)).asked("fix it").calls("Bash", json!({"command": "x\u{7}\u{1b}]0;evil;y"})));
+    drop(claude.register(&agent, &id(1)).waits_for("permission prompt"));
+    let said = listener.wait_for_stdout("\u{1b}]777;notify;", DEADLINE);
+    let note = said.split('\u{1b}').nth(1).expect("a note");
+    assert!(note.starts_with("]9;") && note.ends_with("\\x07\\x1b]0,evil,y\u{7}"), "{note:?}");
+}

@@ -27,6 +27,8 @@ use lariat_core::Time;
 use lariat_sys::clock;
 use lariat_sys::point::point;
 
+pub use send::words;
+
 use crate::Daemon;
 use crate::hub::Event;
 use outbox::{Outbox, Owed};
