@@ -1,5 +1,7 @@
 //! Every rule of what is worth telling.
 
+#![allow(clippy::vec_box, reason = "a listing has them so")]
+
 use lariat_core::session::Hidden;
 use lariat_core::{Listing, Session, Status, Time};
 use lariat_engine::claims::Claim;

@@ -1,5 +1,7 @@
 //! When a fuse has burnt down, and when it cannot be told.
 
+#![allow(clippy::vec_box, reason = "a listing has them so")]
+
 use lariat_core::Tokens;
 use lariat_core::session::Hidden;
 
