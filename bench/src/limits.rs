@@ -21,6 +21,8 @@ pub struct Limits {
     pub crowd: PathBuf,
     pub stub: PathBuf,
     pub terminal: PathBuf,
+    pub sockget: PathBuf,
+    pub agent: PathBuf,
 }
 
 impl Limits {
@@ -34,6 +36,8 @@ impl Limits {
             crowd: compile(dir, "crowd", include_str!("../limits/crowd.c"))?,
             stub: compile(dir, "stub", include_str!("../limits/stub.c"))?,
             terminal: compile(dir, "terminal", include_str!("../limits/terminal.c"))?,
+            sockget: compile(dir, "sockget", include_str!("../limits/sockget.c"))?,
+            agent: compile(dir, "claude", include_str!("../limits/agent.c"))?,
         })
     }
 }

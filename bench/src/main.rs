@@ -6,7 +6,7 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`], [`procs`] or [`hosted`]; [`corpus`] makes the stores they read, [`limits`]
+//! Start at [`list`], [`procs`], [`hosted`] or [`daemon`]; [`corpus`] makes the stores they read, [`limits`]
 //! the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
@@ -19,6 +19,7 @@
 
 mod answer;
 mod corpus;
+mod daemon;
 mod hosted;
 mod limits;
 mod list;
@@ -114,9 +115,14 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     if !isolated {
         report.note("no PID namespace could be made: processes of this machine are part of what lariat sees");
     }
-    if matches!(options.jobs, Jobs::All | Jobs::List) {
+    if matches!(options.jobs, Jobs::All | Jobs::List | Jobs::Daemon) {
         let manifest = list::corpus(&home, &params, &mut report)?;
-        right &= list::run(&rig, &home, &manifest, &mut report)?;
+        if options.jobs != Jobs::Daemon {
+            right &= list::run(&rig, &home, &manifest, &mut report)?;
+        }
+        if options.jobs != Jobs::List {
+            right &= daemon::run(&rig, &home, &manifest, options.is_quick(), &mut report)?;
+        }
     }
     if matches!(options.jobs, Jobs::All | Jobs::Procs) {
         right &= procs::run(&rig, &mut report)?;

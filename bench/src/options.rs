@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use crate::corpus::Params;
 
 pub const HELP: &str = "\
-usage: lariat-bench [OPTIONS] [list|procs|hosted|all|corpus]
+usage: lariat-bench [OPTIONS] [list|procs|hosted|daemon|all|corpus]
 
   list     list 10,000 Claude and 2,000 Codex sessions, no daemon
   procs    look at 3,000 processes
   hosted   launch, terminals and memory of hosted sessions, beside tmux and dtach
+  daemon   ask a daemon, watch 1,000 agents die
   all      all of them (the default)
   corpus   only make the corpus
 
@@ -34,6 +35,7 @@ pub enum Jobs {
     List,
     Procs,
     Hosted,
+    Daemon,
     Corpus,
 }
 
@@ -63,6 +65,7 @@ impl Options {
                 "list" => options.jobs = Jobs::List,
                 "procs" => options.jobs = Jobs::Procs,
                 "hosted" => options.jobs = Jobs::Hosted,
+                "daemon" => options.jobs = Jobs::Daemon,
                 "corpus" => options.jobs = Jobs::Corpus,
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(number(arg, value()?)?.max(1)),
@@ -76,6 +79,10 @@ impl Options {
             }
         }
         Ok(Some(options))
+    }
+
+    pub fn is_quick(&self) -> bool {
+        self.quick
     }
 
     pub fn rounds(&self) -> usize {

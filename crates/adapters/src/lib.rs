@@ -38,6 +38,11 @@ pub trait Adapter: Send + Sync {
     fn programs(&self) -> &'static [&'static str];
     /// Where its store is.
     fn store(&self, places: &Places) -> PathBuf;
+    /// The directories of its store, each with how deep they go on, if every change of
+    /// an ended session is a change of a file in one of them.
+    fn directories(&self, _places: &Places) -> Option<Vec<(PathBuf, usize)>> {
+        None
+    }
     /// Everything that can be seen of its sessions.
     fn observe(&self, look: &Look<'_>) -> Report;
     /// What the processes alone tell, for when the store does not answer.

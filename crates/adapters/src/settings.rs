@@ -20,10 +20,15 @@ use toml::de::{DeTable, DeValue};
 
 use crate::look::Places;
 
+#[path = "settings_hooks.rs"]
+mod hooks;
+
+pub use hooks::{Hook, Told};
+
 /// More than anybody writes by hand.
 const LARGEST: u64 = 1 << 20;
 /// The keys at the top of the file.
-const SECTIONS: [&str; 4] = ["gateway", "max", "restore", "retain"];
+const SECTIONS: [&str; 8] = ["gateway", "max", "restore", "retain", "daemon", "webhook", "command", "notify"];
 
 /// All that is set.
 #[derive(Clone, Default, Debug)]
@@ -40,6 +45,10 @@ pub struct Settings {
     pub warnings: Vec<Warning>,
     /// A limit may be missing because of what is wrong.
     pub unread: bool,
+    /// Who is to be told of what happens, by the daemon.
+    pub hooks: Vec<Hook>,
+    /// The port on which the daemon serves HTTP.
+    pub http: Option<u16>,
     /// A gateway may be missing from the list because of what is wrong.
     pub gateways_unread: bool,
 }
@@ -143,7 +152,9 @@ impl Settings {
         let before = section.wrong.found.len();
         let gateways = section.tables("gateway", |entry| read_gateway(entry, places));
         settings.gateways = unique(gateways, section.wrong);
-        settings.gateways_unread = wrong.found.len() > before;
+        settings.gateways_unread = section.wrong.found.len() > before;
+        settings.hooks = hooks::read(&mut section, places);
+        settings.http = hooks::port(&mut section);
         let found = std::mem::take(&mut wrong.found);
         settings.warnings.extend(found.into_iter().map(|error| warning(places, &places.settings, error)));
         settings
@@ -233,6 +244,33 @@ impl<'a, 't> Section<'a, 't> {
             self.wrong.tell(&at, format!("{key} {text:?}: one of {}", words.join(", ")));
         }
         found
+    }
+
+    /// A list of texts, each with its place.
+    fn texts(&mut self, key: &str) -> Option<Vec<(&'a str, Range<usize>)>> {
+        let value = self.value(key)?;
+        let Some(list) = value.get_ref().as_array() else {
+            self.wrong.tell(&value.span(), format!("{key} is {} and should be a list of texts", a(value.get_ref())));
+            return None;
+        };
+        let mut found = Vec::new();
+        for item in list.iter() {
+            match item.get_ref().as_str() {
+                Some(text) => found.push((text, item.span())),
+                None => self.wrong.tell(&item.span(), format!("{key} has {} and should have texts", a(item.get_ref()))),
+            }
+        }
+        Some(found)
+    }
+
+    /// One table: `[key]`.
+    fn table<T>(&mut self, key: &str, read: impl FnOnce(&mut Section<'_, 't>) -> Option<T>) -> Option<T> {
+        let value = self.value(key)?;
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong.tell(&value.span(), format!("{key} is {} and should be a table, [{key}]", a(value.get_ref())));
+            return None;
+        };
+        read(&mut Section { table, wrong: self.wrong, span: value.span() })
     }
 
     /// Every table of a list of them: `[[key]]`.

@@ -127,3 +127,40 @@ fn what_is_kept_and_brought_back_is_a_persons_choice() {
     assert!(!read("[[gateway]]\nulr = 1").unread, "a gateway is no limit");
     assert!(!read(text).gateways_unread);
 }
+
+#[test]
+fn who_is_to_be_told_and_of_what() {
+    let settings = read(
+        "[daemon]\nhttp = 4700\n\
+         [[webhook]]\nurl = \"http://127.0.0.1:9/x\"\nevents = [\"session.*\"]\nsecret_env = \"S\"\n\
+         [[webhook]]\nurl = \"https://example.org\"\n\
+         [[command]]\nrun = \"true\"\nevents = [\"session.waiting\"]\n[notify]\ndesktop = true\n",
+    );
+    assert_eq!(settings.warnings, []);
+    assert_eq!(settings.http, Some(4700));
+    let [a, b, c, d] = settings.hooks.as_slice() else { panic!("{settings:?}") };
+    assert!(a.wants("session.idle") && !a.wants("claim.taken") && b.wants("claim.taken"));
+    assert_eq!((&a.secret, &b.secret), (&Token::Env("S".into()), &Token::None));
+    assert!(c.wants("session.waiting") && !c.wants("session.idle"));
+    assert!(d.told == Told::Desktop && d.wants("session.waiting") && !d.wants("session.ended"));
+}
+
+#[test]
+fn a_hook_that_is_wrong_is_told_and_left_out() {
+    for (text, why) in [
+        ("[[webhook]]\n", "line 1: a webhook needs its url"),
+        ("[[webhook]]\nurl = \"ftp://x\"", "line 2: url"),
+        ("[[webhook]]\nurl = \"http://me:pw@x\"", "line 2: url"),
+        ("[[webhook]]\nurl = \"http://x\"\nevents = [\"session.wait\"]", "did you mean \"session.waiting\""),
+        ("[[webhook]]\nurl = \"http://x\"\nevents = \"session.idle\"", "a list of texts"),
+        ("[[webhook]]\nurl = \"http://x\"\nsecret_env = \"A\"\nsecret_file = \"b\"", "not both"),
+        ("[[command]]\nrun = 3", "should be text"),
+        ("[notify]\ndesktop = \"yes\"", "true or false"),
+        ("[daemon]\nhttp = 99999", "should be a port"),
+        ("daemon = 3", "should be a table"),
+    ] {
+        let settings = read(text);
+        assert!(settings.hooks.is_empty() && settings.http.is_none(), "{text}");
+        assert!(wrong(text).iter().any(|w| w.contains(why)), "{text}: {:?}", wrong(text));
+    }
+}

@@ -5,7 +5,6 @@
 //! 2 usage, not found or ambiguous, 3 refused, 4 timed out, 5 partly unknown.
 
 mod args;
-mod json;
 mod output;
 mod table;
 mod verbs;
@@ -14,6 +13,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Verb};
 use clap::Parser as _;
+use lariat_protocol::json;
 use lariat_sys::memory;
 use output::{Failure, Out};
 
@@ -23,6 +23,10 @@ static MEMORY: memory::Pool = memory::Pool;
 fn main() -> ExitCode {
     // Before any parser: this process may have to stay small for days.
     if let Some(code) = lariat_shim::dispatch(std::env::args_os()) {
+        return code;
+    }
+    // Likewise, and it runs verbs in processes of their own.
+    if let Some(code) = verbs::daemon::dispatch(std::env::args_os()) {
         return code;
     }
     if let Some(code) = verbs::within(std::env::args_os()) {
@@ -57,6 +61,10 @@ fn main() -> ExitCode {
         Some(Verb::Worktree { verb }) => verbs::worktree::run(&verb, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),
+        Some(Verb::Mcp) => verbs::mcp::run(),
+        Some(Verb::Fuse { verb }) => verbs::fuse::run(&verb, &cli.common, &mut out),
+        Some(Verb::Daemon { verb }) => verbs::daemon::run(&verb, &mut out),
+        Some(Verb::Events(args)) => verbs::events::run(&args, &cli.common, &mut out),
         Some(Verb::Journal) => verbs::journal::run(&cli.common, &mut out),
         Some(Verb::Gc(args)) => verbs::gc::run(&args, &cli.common, &mut out),
         Some(Verb::Doctor) => verbs::doctor::run(&cli.common, &mut out),

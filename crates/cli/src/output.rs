@@ -117,6 +117,16 @@ impl Out {
         self.to.write_all(text.as_bytes())
     }
 
+    /// Lets out bytes that were printed by lariat already.
+    pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.to.write_all(bytes)
+    }
+
+    /// Lets everything out, for one who goes on.
+    pub fn flush_now(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+
     /// Text in a colour, where there are colours.
     pub fn ink(&self, ink: Ink, text: impl Display) -> String {
         let code = match ink {

@@ -156,8 +156,8 @@ fn is_above(directory: &Path, holder: &Holder) -> bool {
     still && holder.path.starts_with(directory)
 }
 
-/// The claims of people that have not run out.
-fn claims(places: &Places) -> (Vec<Claim>, Vec<Warning>) {
+/// The claims of people that have not run out, and what could not be read.
+pub fn claims(places: &Places) -> (Vec<Claim>, Vec<Warning>) {
     let (mut found, mut warnings) = (Vec::new(), Vec::new());
     let folder = folder(places);
     let now = clock::now_ms();

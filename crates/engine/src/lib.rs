@@ -17,6 +17,7 @@
 pub mod after;
 pub mod ask;
 pub mod claims;
+pub mod death;
 pub mod doctor;
 pub mod evict;
 mod first;

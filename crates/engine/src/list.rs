@@ -62,6 +62,8 @@ pub struct Answer {
     pub unhinted: bool,
     /// An adapter was late or failed, or a gateway did not answer.
     pub partial: bool,
+    /// Which ones, and why; `process` for the process table.
+    pub failed: Vec<(&'static str, String)>,
 }
 
 /// What every adapter's thread looks at.
@@ -191,11 +193,13 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
         watch: Vec::new(),
         unhinted: false,
         partial: false,
+        failed: Vec::new(),
     };
     let ours = shared.wishes.warnings.iter().chain(&shared.launched.warnings).chain(&shared.settings.warnings);
     answer.listing.warnings.extend(ours.cloned());
     if let Err(error) = &shared.table {
         answer.partial = true;
+        answer.failed.push(("process", error.clone()));
         answer.listing.warnings.push(Warning {
             adapter: "process",
             path: Some("/proc".into()),
@@ -208,6 +212,7 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     for looking in looking {
         let report = looking.wait(began, deadline).unwrap_or_else(|why| {
             answer.partial = true;
+            answer.failed.push((looking.adapter.name(), why.clone()));
             without_store(looking.adapter, &shared, &why)
         });
         take(report, &mut answer);

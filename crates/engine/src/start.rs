@@ -181,13 +181,18 @@ pub(crate) fn shim_launch(
     })
 }
 
-/// Where viewers connect: in the runtime directory, which only we may enter.
-fn socket(handle: &str) -> Result<PathBuf, LaunchError> {
+/// Where our sockets are: in the runtime directory, which only we may enter.
+pub fn sockets() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
-    let folder = match runtime {
+    match runtime {
         Some(runtime) => runtime.join("lariat"),
         None => std::env::temp_dir().join(format!("lariat-{}", own_user())),
-    };
+    }
+}
+
+/// Where viewers connect.
+fn socket(handle: &str) -> Result<PathBuf, LaunchError> {
+    let folder = sockets();
     durable::make_folder(&folder).map_err(files(&folder))?;
     Ok(folder.join(format!("{handle}.sock")))
 }

@@ -43,7 +43,7 @@ mod hold;
 mod keeper;
 pub mod record;
 pub mod ring;
-mod socket;
+pub mod socket;
 pub mod start;
 mod viewer;
 pub mod wire;

@@ -68,7 +68,7 @@ fn check(path: &Path) -> Result<(), SocketError> {
 
 /// Opens the door. The caller holds the session's lock, so what a dead shim left at
 /// that path is nobody's.
-pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
+pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
     check(path)?;
     remove(path);
     let io = |what| move |e| SocketError::Io(what, path.to_owned(), e);
@@ -78,14 +78,14 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener, SocketError> {
 }
 
 /// Takes the socket away.
-pub(crate) fn remove(path: &Path) {
+pub fn remove(path: &Path) {
     #[expect(clippy::disallowed_methods, reason = "the session's own socket")]
     let _ = std::fs::remove_file(path);
 }
 
 /// Knocks, and waits at most [`PATIENCE`] for the door and for every word after that;
 /// a process that was halted holds its door open and never answers.
-pub(crate) fn connect(path: &Path) -> Result<UnixStream, SocketError> {
+pub fn connect(path: &Path) -> Result<UnixStream, SocketError> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
     check(path)?;
     let io = |e: rustix::io::Errno| match e {
@@ -107,7 +107,7 @@ pub(crate) fn connect(path: &Path) -> Result<UnixStream, SocketError> {
 }
 
 /// The user at the other end, if it is not us.
-pub(crate) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
+pub fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
     let peer = lariat_sys::peer::uid(stream)?;
     Ok((peer != rustix::process::geteuid().as_raw()).then_some(peer))
 }

@@ -94,6 +94,12 @@ impl Adapter for Claude {
         places.claude.clone()
     }
 
+    fn directories(&self, places: &Places) -> Option<Vec<(PathBuf, usize)>> {
+        let below = [("sessions", 0), ("projects", 1), ("jobs", 1)];
+        let below = below.into_iter().map(|(name, depth)| (places.claude.join(name), depth));
+        Some(std::iter::once((places.claude.clone(), 0)).chain(below).collect())
+    }
+
     fn observe(&self, look: &Look<'_>) -> Report {
         lariat_sys::point::point("claude.observe");
         let mut report = Report::default();

@@ -97,6 +97,12 @@ impl Adapter for Codex {
         places.codex.clone()
     }
 
+    fn directories(&self, places: &Places) -> Option<Vec<(PathBuf, usize)>> {
+        let below = [("sessions", 3), ("archived_sessions", 0), ("thread-writer-locks", 0)];
+        let below = below.into_iter().map(|(name, depth)| (places.codex.join(name), depth));
+        Some(std::iter::once((places.codex.clone(), 0)).chain(below).collect())
+    }
+
     fn observe(&self, look: &Look<'_>) -> Report {
         lariat_sys::point::point("codex.observe");
         let mut report = Report::default();

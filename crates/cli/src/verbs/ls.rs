@@ -15,7 +15,7 @@ use crate::args::{Common, Ls};
 use crate::json;
 use crate::output::{Failure, Ink, Out};
 use crate::table;
-use crate::verbs::{question, warn};
+use crate::verbs::{daemon, question, warn};
 
 /// How long a burst of changes may go on before the list is shown again.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -27,6 +27,9 @@ const SOON: Duration = Duration::from_secs(2);
 pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
     if args.watch {
         return watch(args, common, out);
+    }
+    if let Some(code) = daemon::ask(out)? {
+        return Ok(code);
     }
     memory::for_a_moment();
     let answer = look_with(
@@ -53,6 +56,7 @@ fn look(args: &Ls, common: &Common) -> Answer {
 fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) -> Answer {
     let ended = args.all || args.status.iter().any(|s| s.ended());
     let mut answer = list(question(common, if ended { Scope::All } else { Scope::Live }));
+    daemon::tell_seen(&answer);
     let agent = args.agent.as_deref();
     let wanted = |s: &Session| {
         agent.is_none_or(|a| s.agent == a)

@@ -3,14 +3,18 @@
 pub mod approve;
 pub mod attach;
 pub mod completions;
+pub mod daemon;
 pub mod doctor;
+pub mod events;
 pub mod explain;
+pub mod fuse;
 pub mod gc;
 pub mod journal;
 pub mod launch;
 pub mod locks;
 pub mod logs;
 pub mod ls;
+pub mod mcp;
 pub mod peek;
 pub mod rename;
 pub mod restore;
@@ -61,6 +65,7 @@ pub fn question(common: &Common, scope: Scope) -> Question {
 /// Everything there is, and the one session that a target means.
 pub fn find(target: &str, common: &Common) -> Result<(Answer, usize), Failure> {
     let answer = list(question(common, Scope::All));
+    daemon::tell_seen(&answer);
     match resolve(target, &answer.listing.sessions) {
         Ok(at) => Ok((answer, at)),
         Err(error) => {

@@ -9,7 +9,7 @@ use crate::Done;
 use crate::args::{self, Common};
 use crate::output::{Failure, Out};
 use crate::table::{self, Group, short_count};
-use crate::verbs::{find, not_one, question, warn};
+use crate::verbs::{daemon, find, not_one, question, warn};
 
 /// One session as an answer of its own: its fields, and what was not readable.
 #[derive(Serialize)]
@@ -23,6 +23,11 @@ pub struct One<'a> {
 }
 
 pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
+    if args.targets.iter().all(|t| !t.contains(['.', '/']))
+        && let Some(code) = daemon::ask(out)?
+    {
+        return Ok(code);
+    }
     match args.targets.as_slice() {
         [] => counts(args.quiet, common, out),
         [target] => {
@@ -94,6 +99,7 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
 
 fn counts(quiet: bool, common: &Common, out: &mut Out) -> Done {
     let answer = list(question(common, Scope::Live));
+    daemon::tell_seen(&answer);
     let sessions = &answer.listing.sessions;
     let count = |group: Group| sessions.iter().filter(|s| Group::of(s) == group).count();
     let ended = count(Group::Ended) + answer.listing.hidden.ended;

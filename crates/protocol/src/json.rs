@@ -9,8 +9,8 @@
 use std::fmt;
 use std::io::Write as _;
 
-use lariat_core::Session;
 use lariat_core::text::is_hidden;
+use lariat_core::{Listing, Session};
 use serde::ser::{self, Impossible, Serialize};
 
 /// Adds a value to a text.
@@ -23,6 +23,24 @@ pub fn session(session: &Session) -> Option<Box<[u8]>> {
     let mut text = Vec::with_capacity(1500);
     write(&mut text, session).ok()?;
     Some(text.into_boxed_slice())
+}
+
+/// A listing as one object.
+pub fn listing(listing: &Listing) -> String {
+    let mut text = format!("{{\"schema\":{},\"at\":\"{}\",\"sessions\":", listing.schema, listing.at).into_bytes();
+    let mut parts = || {
+        write(&mut text, &listing.sessions)?;
+        text.extend_from_slice(b",\"unbound\":");
+        write(&mut text, &listing.unbound)?;
+        text.extend_from_slice(b",\"warnings\":");
+        write(&mut text, &listing.warnings)?;
+        text.extend_from_slice(b",\"hidden\":");
+        write(&mut text, &listing.hidden)
+    };
+    let parts: Result<(), Unwritable> = parts();
+    debug_assert!(parts.is_ok(), "a listing can be printed");
+    text.push(b'}');
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// A value that lariat has no way to print: a mistake in the program.
@@ -173,10 +191,12 @@ impl<'a> ser::Serializer for Json<'a> {
         self,
         _: &'static str,
         _: u32,
-        _: &'static str,
-        _: &T,
+        word: &'static str,
+        value: &T,
     ) -> Result<(), Unwritable> {
-        no("a variant with a value")
+        let mut members = Members::open(self.0, b'{', b'}');
+        ser::SerializeStruct::serialize_field(&mut members, word, value)?;
+        members.close()
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Members<'a>, Unwritable> {
@@ -312,10 +332,24 @@ mod tests {
         list: Vec<i64>,
         cost: f64,
         yes: bool,
+        choice: Choice,
+    }
+
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Choice {
+        Number(u8),
     }
 
     fn sample(text: &str) -> Sample {
-        Sample { text: text.into(), none: None, list: vec![1, -2], cost: 0.1 + 0.2, yes: true }
+        Sample {
+            text: text.into(),
+            none: None,
+            list: vec![1, -2],
+            cost: 0.1 + 0.2,
+            yes: true,
+            choice: Choice::Number(7),
+        }
     }
 
     #[test]

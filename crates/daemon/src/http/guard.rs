@@ -1,0 +1,94 @@
+//! Who may ask by HTTP: decided before anything else, for every route alike.
+//!
+//! A page in the user's browser can reach any port of this machine. So three things
+//! must be right, and each alone keeps most of them out: the host that was asked for
+//! is one of ours by its exact name (a name that was made to lead here is not), the
+//! page that asks is one of ours, if it is a page, and the token is known.
+
+/// Why somebody may not ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The host is not one of ours.
+    Host,
+    /// The page is not one of ours.
+    Origin,
+    /// The token is not ours, or there is none.
+    Token,
+}
+
+impl Refusal {
+    /// The status and the reason.
+    pub fn told(self) -> (u16, &'static str) {
+        match self {
+            Refusal::Host => (421, "this host is not served here; ask for 127.0.0.1 with the port"),
+            Refusal::Origin => (403, "pages of other origins may not ask"),
+            Refusal::Token => (401, "a token is needed: Authorization: Bearer TOKEN (lariat daemon token)"),
+        }
+    }
+}
+
+/// What a request says of itself; each header as often as it was given.
+#[derive(Clone, Default, Debug)]
+pub struct Claims<'a> {
+    /// `Host`.
+    pub host: Vec<&'a [u8]>,
+    /// `Origin`.
+    pub origin: Vec<&'a [u8]>,
+    /// `Authorization`.
+    pub authorization: Vec<&'a [u8]>,
+}
+
+/// Lets in or keeps out.
+pub fn check(claims: &Claims<'_>, port: u16, token: &str) -> Result<(), Refusal> {
+    let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let is_ours = |host: &[u8]| hosts.iter().any(|h| h.as_bytes() == host);
+    match claims.host.as_slice() {
+        [host] if is_ours(host) => {}
+        _ => return Err(Refusal::Host),
+    }
+    match claims.origin.as_slice() {
+        [] => {}
+        [origin] if origin.strip_prefix(b"http://").is_some_and(is_ours) => {}
+        _ => return Err(Refusal::Origin),
+    }
+    match claims.authorization.as_slice() {
+        [given] if given.strip_prefix(b"Bearer ").is_some_and(|given| same(given, token.as_bytes())) => Ok(()),
+        _ => Err(Refusal::Token),
+    }
+}
+
+/// Compares in a time that depends on the lengths alone.
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    let different = a.iter().zip(b).fold(0, |all, (x, y)| std::hint::black_box(all | (x ^ y)));
+    a.len() == b.len() && different == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_very_names_are_ours() {
+        let ok = Claims { host: vec![b"127.0.0.1:80"], origin: vec![], authorization: vec![b"Bearer t"] };
+        assert_eq!(check(&ok, 80, "t"), Ok(()));
+        for host in
+            ["127.0.0.1", "127.0.0.1:81", "LOCALHOST:80", "localhost.evil:80", "localhost:80.evil", "", "[::1]:80"]
+        {
+            assert_eq!(
+                check(&Claims { host: vec![host.as_bytes()], ..ok.clone() }, 80, "t"),
+                Err(Refusal::Host),
+                "{host}"
+            );
+        }
+        let twice = Claims { host: vec![b"127.0.0.1:80", b"evil"], ..ok.clone() };
+        assert_eq!(check(&twice, 80, "t"), Err(Refusal::Host));
+        for origin in ["null", "http://evil", "https://127.0.0.1:80", "http://127.0.0.1", "127.0.0.1:80", ""] {
+            let claims = Claims { origin: vec![origin.as_bytes()], ..ok.clone() };
+            assert_eq!(check(&claims, 80, "t"), Err(Refusal::Origin), "{origin}");
+        }
+        for token in ["Bearer ", "Bearer x", "Bearer tt", "t", "bearer t", "Basic t"] {
+            let claims = Claims { authorization: vec![token.as_bytes()], ..ok.clone() };
+            assert_eq!(check(&claims, 80, "t"), Err(Refusal::Token), "{token}");
+        }
+    }
+}

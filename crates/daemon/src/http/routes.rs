@@ -1,0 +1,427 @@
+//! What can be asked by HTTP: one table, from which requests are answered, the OpenAPI
+//! document is written and the tests of who may ask are made.
+//!
+//! A route is a verb of the command line with its flags as parameters. So it can do
+//! what the verb can, refuses what the verb refuses, and answers what `--json` prints.
+
+use serde_json::{Map, Value};
+
+/// A way to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// `GET` for what looks, `POST` for what acts.
+    pub method: &'static str,
+    /// The path; `{target}` stands for a session.
+    pub path: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// What can be said besides.
+    pub parameters: &'static [Parameter],
+    /// What answers.
+    pub answers: Answers,
+}
+
+/// What answers a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answers {
+    /// A verb, which prints one object.
+    Verb(&'static str),
+    /// A verb, which prints one object a line.
+    Lines(&'static str),
+    /// The events, as they happen.
+    Events,
+    /// How the daemon is.
+    Status,
+    /// Numbers for Prometheus.
+    Metrics,
+    /// The description of all this.
+    OpenApi,
+}
+
+/// Something that can be said in a request: in the query for `GET`, in the body for
+/// `POST`.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// What it means.
+    pub about: &'static str,
+    /// It must be there.
+    pub required: bool,
+}
+
+/// What a parameter is, and what becomes of it on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A text: `--name=TEXT`.
+    Text,
+    /// A place, which must be absolute: `--name=PATH`.
+    Path,
+    /// Yes or no: `--name`.
+    Flag,
+    /// A whole number: `--name=N`.
+    Number,
+    /// Several texts: `--name=TEXT` each.
+    Texts,
+    /// A text in its own place, whatever it begins with.
+    Word,
+    /// A place in its own place.
+    Place,
+    /// Several texts in their own places.
+    Words,
+    /// Arguments for the agent: after `--`.
+    Rest,
+}
+
+const fn may(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
+    Parameter { name, kind, about, required: false }
+}
+
+const fn must(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
+    Parameter { name, kind, about, required: true }
+}
+
+const fn get(path: &'static str, answers: Answers, parameters: &'static [Parameter], about: &'static str) -> Route {
+    Route { method: "GET", path, about, parameters, answers }
+}
+
+const fn post(path: &'static str, verb: &'static str, parameters: &'static [Parameter], about: &'static str) -> Route {
+    Route { method: "POST", path, about, parameters, answers: Answers::Verb(verb) }
+}
+
+use Answers::{Lines, Verb};
+use Kind::{Flag, Number, Path, Place, Rest, Text, Texts, Word, Words};
+
+const END: &[Parameter] = &[
+    may("grace", Text, "how long a gentle end may take, like 10s"),
+    may("force", Flag, "go ahead even if the wish cannot be stored"),
+];
+const WHICH: [Parameter; 2] = [
+    may("request", Number, "which of several requests, counted from 1"),
+    may("timeout", Text, "how long the session may take to go on, like 15s"),
+];
+const AGAIN: &[Parameter] = &[
+    may("message", Word, "what to say to it"),
+    may("headless", Flag, "without a terminal"),
+    may("terminal", Flag, "with a terminal, though it had none"),
+    may("env", Texts, "variables for its environment, NAME=VALUE"),
+    may("force", Flag, "although another agent works there"),
+    may("arguments", Rest, "further arguments for the agent"),
+];
+
+/// Every route.
+pub const ROUTES: &[Route] = &[
+    get(
+        "/v1/sessions",
+        Verb("ls"),
+        &[
+            may("all", Flag, "ended sessions too"),
+            may("agent", Text, "only this agent"),
+            may("status", Text, "only these statuses, separated by commas"),
+            may("group", Text, "only this group"),
+            may("host", Text, "only this host"),
+        ],
+        "What is here now",
+    ),
+    get("/v1/sessions/{target}", Verb("status"), &[], "One session in full"),
+    get("/v1/sessions/{target}/explain", Verb("explain"), &[], "Why its status is what it is"),
+    get("/v1/sessions/{target}/peek", Verb("peek"), &[may("replies", Number, "how many replies")], "What it last said"),
+    get(
+        "/v1/sessions/{target}/logs",
+        Lines("logs"),
+        &[may("lines", Number, "only so many lines from the end")],
+        "What a launched session wrote",
+    ),
+    get(
+        "/v1/sessions/{target}/wait",
+        Verb("wait"),
+        &[
+            may("until", Text, "idle, waiting or done; one that has ended is waited for no longer"),
+            may("timeout", Text, "how long at most, like 30s"),
+        ],
+        "Answers when it comes to rest, needs you, or has ended",
+    ),
+    get("/v1/status", Verb("status"), &[], "How many there are of each kind"),
+    get("/v1/restore", Verb("restore"), &[may("kept", Flag, "only those that are kept")], "What could be brought back"),
+    get("/v1/locks", Verb("locks"), &[], "Who holds which directory"),
+    get("/v1/journal", Lines("journal"), &[], "What lariat did"),
+    get("/v1/doctor", Verb("doctor"), &[], "What this machine offers"),
+    get("/v1/daemon", Answers::Status, &[], "How the daemon is"),
+    get(
+        "/v1/events",
+        Answers::Events,
+        &[may("since", Text, "the last event that is known")],
+        "What happens, as it happens",
+    ),
+    get("/v1/openapi.json", Answers::OpenApi, &[], "This description"),
+    get("/metrics", Answers::Metrics, &[], "Numbers for Prometheus"),
+    post(
+        "/v1/sessions",
+        "launch",
+        &[
+            must("agent", Word, "the agent"),
+            must("cwd", Path, "where it works, absolute"),
+            may("prompt", Text, "what to ask"),
+            may("name", Text, "a name for the session"),
+            may("model", Text, "the model"),
+            may("group", Text, "the group it belongs to"),
+            may("env", Texts, "variables for its environment, NAME=VALUE"),
+            may("headless", Flag, "one prompt, structured output, no terminal"),
+            may("ask", Flag, "hold what it asks, though it has no terminal"),
+            may("on-exit", Text, "a command to run once it has ended"),
+            may("max", Number, "how many launched sessions may run at once"),
+            may("keep", Flag, "bring it back after a crash without asking"),
+            may("force", Flag, "although another agent works there"),
+            may("arguments", Rest, "further arguments for the agent"),
+        ],
+        "Launch an agent",
+    ),
+    post(
+        "/v1/sessions/{target}/send",
+        "send",
+        &[must("text", Word, "what to say"), may("timeout", Text, "how long its transcript may take to show it")],
+        "Say something to it",
+    ),
+    post("/v1/sessions/{target}/approve", "approve", &WHICH, "Allow what it asks permission for"),
+    post(
+        "/v1/sessions/{target}/deny",
+        "deny",
+        &[may("reason", Word, "why, for the agent to read"), WHICH[0], WHICH[1]],
+        "Refuse what it asks permission for",
+    ),
+    post(
+        "/v1/sessions/{target}/answer",
+        "answer",
+        &[must("answers", Words, "one answer for each question"), WHICH[0], WHICH[1]],
+        "Answer what it asks",
+    ),
+    post("/v1/sessions/{target}/stop", "stop", END, "End it gently, for good"),
+    post("/v1/sessions/{target}/kill", "kill", END, "End it at once, for good"),
+    post("/v1/sessions/{target}/resume", "resume", AGAIN, "Go on with it"),
+    post("/v1/sessions/{target}/fork", "fork", AGAIN, "Begin a new one with what was said in it"),
+    post("/v1/sessions/{target}/rename", "rename", &[must("name", Word, "its new name")], "Give it another name"),
+    post("/v1/sessions/{target}/keep", "keep", &[may("off", Flag, "no longer")], "Bring it back without asking"),
+    post(
+        "/v1/restore",
+        "restore",
+        &[
+            must("yes", Flag, "do it"),
+            may("max", Number, "how many may run at once"),
+            may("kept", Flag, "only those that are kept"),
+            may("force", Flag, "although other agents work there"),
+        ],
+        "Bring back what was cut off",
+    ),
+    post(
+        "/v1/lock",
+        "lock",
+        &[
+            must("path", Place, "the directory, absolute"),
+            may("by", Text, "who holds it"),
+            may("reason", Text, "what for"),
+            may("for", Text, "how long, like 2h"),
+            may("force", Flag, "although somebody else holds it"),
+        ],
+        "Hold a directory",
+    ),
+    post("/v1/unlock", "unlock", &[must("path", Place, "the directory, absolute")], "Give a directory up"),
+];
+
+/// Where a path leads.
+pub enum Found {
+    /// To a route, with the target that was named.
+    Route(&'static Route, Option<String>),
+    /// To a route, but by these methods only.
+    Methods(Vec<&'static str>),
+    /// Nowhere.
+    Nothing,
+}
+
+/// Finds the route of a request.
+pub fn find(method: &str, path: &str) -> Found {
+    let mut methods = Vec::new();
+    for route in ROUTES {
+        if let Some(target) = fits(route.path, path) {
+            if route.method == method {
+                return Found::Route(route, target);
+            }
+            methods.push(route.method);
+        }
+    }
+    if methods.is_empty() { Found::Nothing } else { Found::Methods(methods) }
+}
+
+fn fits(pattern: &str, path: &str) -> Option<Option<String>> {
+    let (mut ours, mut theirs) = (pattern.split('/'), path.split('/'));
+    let mut target = None;
+    loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => return Some(target),
+            (Some("{target}"), Some(part)) => target = Some(decoded(part).filter(|t| !t.is_empty())?),
+            (Some(ours), Some(theirs)) if ours == theirs => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Takes `%41` for `A`.
+pub fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(b) = rest.next() {
+        bytes.push(match b {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            b => b,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The query as an object of texts; a name without a value is `true`.
+pub fn query(text: &str) -> Option<Map<String, Value>> {
+    let mut map = Map::new();
+    for pair in text.split('&').filter(|p| !p.is_empty()) {
+        let plain = |t: &str| decoded(&t.replace('+', " "));
+        let value = match pair.split_once('=') {
+            Some((_, value)) => Value::String(plain(value)?),
+            None => Value::Bool(true),
+        };
+        map.insert(plain(pair.split('=').next().unwrap_or(""))?, value);
+    }
+    Some(map)
+}
+
+/// The command line that a request means; or what is wrong with it.
+pub fn arguments(route: &Route, target: Option<&str>, said: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let (Answers::Verb(verb) | Answers::Lines(verb)) = route.answers else { return Ok(Vec::new()) };
+    let known = |name: &String| route.parameters.iter().any(|p| p.name == name);
+    if let Some(odd) = said.keys().find(|name| !known(name)) {
+        let names: Vec<&str> = route.parameters.iter().map(|p| p.name).collect();
+        return Err(format!("{odd:?} is no parameter here; there are {names:?}"));
+    }
+    let mut flags = vec![verb.to_owned(), "--json".to_owned()];
+    let (mut words, mut rest) = (Vec::new(), Vec::new());
+    if let Some(target) = target {
+        if target.starts_with(['-', '.']) {
+            return Err(format!("{target:?} is no session"));
+        }
+        words.push(target.to_owned());
+    }
+    for parameter in route.parameters {
+        let name = parameter.name;
+        let wrong = |what: &str| format!("{name} should be {what}");
+        let value = match said.get(name) {
+            None | Some(Value::Null) if parameter.required => return Err(format!("{name} is missing")),
+            None | Some(Value::Null) => continue,
+            Some(value) => value,
+        };
+        let text = || value.as_str().filter(|t| !t.contains('\0')).map(str::to_owned);
+        let texts = || -> Option<Vec<String>> {
+            let list = value.as_array()?.iter();
+            list.map(|v| v.as_str().filter(|t| !t.contains('\0')).map(str::to_owned)).collect()
+        };
+        let absolute = |path: String| if path.starts_with('/') { Ok(path) } else { Err(wrong("an absolute path")) };
+        match parameter.kind {
+            Kind::Text => flags.push(format!("--{name}={}", unread(text().ok_or_else(|| wrong("a text"))?))),
+            Kind::Path => flags.push(format!("--{name}={}", absolute(text().ok_or_else(|| wrong("a text"))?)?)),
+            Kind::Number => {
+                let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+                flags.push(format!("--{name}={}", number.ok_or_else(|| wrong("a whole number"))?));
+            }
+            Kind::Flag => match value {
+                Value::Bool(true) => flags.push(format!("--{name}")),
+                Value::Bool(false) => {}
+                Value::String(s) if matches!(s.as_str(), "true" | "1" | "") => flags.push(format!("--{name}")),
+                Value::String(s) if matches!(s.as_str(), "false" | "0") => {}
+                _ => return Err(wrong("true or false")),
+            },
+            Kind::Texts => {
+                let texts = texts().ok_or_else(|| wrong("a list of texts"))?;
+                flags.extend(texts.into_iter().map(|t| format!("--{name}={t}")));
+            }
+            Kind::Word => words.push(unread(text().ok_or_else(|| wrong("a text"))?)),
+            Kind::Place => words.push(absolute(text().ok_or_else(|| wrong("a text"))?)?),
+            Kind::Words => words.extend(texts().ok_or_else(|| wrong("a list of texts"))?.into_iter().map(unread)),
+            Kind::Rest => rest = texts().ok_or_else(|| wrong("a list of texts"))?,
+        }
+        // What must be true must be said to be.
+        if parameter.required && parameter.kind == Kind::Flag && !flags.contains(&format!("--{name}")) {
+            return Err(wrong("true"));
+        }
+    }
+    flags.extend(words);
+    if !rest.is_empty() {
+        flags.push("--".into());
+        flags.extend(rest);
+    }
+    Ok(flags)
+}
+
+/// A word that is neither a flag nor an order to read standard input.
+fn unread(text: String) -> String {
+    if text.starts_with('-') { format!(" {text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn line(method: &str, path: &str, said: Value) -> Result<String, String> {
+        let Found::Route(route, target) = find(method, path) else { return Err("no route".into()) };
+        let said = said.as_object().cloned().unwrap_or_default();
+        arguments(route, target.as_deref(), &said).map(|a| a.join(" "))
+    }
+
+    #[test]
+    fn a_request_is_a_command_line() {
+        assert_eq!(line("GET", "/v1/sessions", json!({"all": true})).unwrap(), "ls --json --all");
+        let asked = json!({"agent": "claude", "cwd": "/w", "prompt": "-x", "env": ["A=b"], "arguments": ["--flag"]});
+        let launch = line("POST", "/v1/sessions", asked).unwrap();
+        assert_eq!(launch, "launch --json --cwd=/w --prompt= -x --env=A=b claude -- --flag");
+        assert_eq!(
+            line("POST", "/v1/sessions/a%2Db/stop", json!({"grace": "1s"})).unwrap(),
+            "stop --json --grace=1s a-b"
+        );
+        assert_eq!(line("POST", "/v1/sessions/x/send", json!({"text": "-"})).unwrap(), "send --json x  -");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (method, path, said) in [
+            ("POST", "/v1/sessions/--all/kill", json!({})),
+            ("POST", "/v1/sessions/./kill", json!({})),
+            ("POST", "/v1/sessions/x/kill", json!({"all": true})),
+            ("POST", "/v1/sessions/x/send", json!({})),
+            ("POST", "/v1/sessions/x/send", json!({"text": ["a"]})),
+            ("POST", "/v1/sessions", json!({"agent": "claude", "cwd": "here"})),
+            ("POST", "/v1/restore", json!({"yes": false})),
+            ("GET", "/v1/sessions/x%00y", json!({"nul": true})),
+            ("DELETE", "/v1/sessions", json!({})),
+            ("GET", "/v1/sessions/", json!({})),
+            ("GET", "/v1/nothing", json!({})),
+            ("GET", "/v1/sessions/%zz", json!({})),
+        ] {
+            assert!(line(method, path, said).is_err(), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_by_get_only_looks() {
+        for route in ROUTES {
+            let (Answers::Verb(verb) | Answers::Lines(verb)) = route.answers else { continue };
+            let said = json!({"yes": true});
+            let line: Vec<String> = vec![verb.to_owned(), "--json".into()];
+            let looks = crate::serve::only_looks(&line) || verb == "logs";
+            if route.method == "GET" {
+                assert!(looks, "{}", route.path);
+                assert!(arguments(route, Some("x"), said.as_object().unwrap()).is_err(), "{} takes --yes", route.path);
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A watch that stands for as long as its owner does.
+//!
+//! As [`crate::watch`], for one who stays: what is watched changes from look to
+//! look, a thread can be woken by another, and one can ask whether anything has
+//! stirred without sleeping. Hints are queued by the kernel before the call that
+//! causes them returns, so "nothing has stirred" is an answer about the past up to
+//! the asking. A path that could not be watched is told: nothing can be said of it.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::inotify;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Why a sleep was over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// Another thread called.
+    Called,
+    /// A process ended.
+    Process,
+    /// A file changed.
+    File,
+    /// The time was up.
+    Time,
+}
+
+/// A standing watch.
+pub struct Standing {
+    inotify: OwnedFd,
+    caller: OwnedFd,
+    /// What was asked to be watched, and by which numbers it is.
+    paths: HashMap<PathBuf, i32>,
+    processes: HashMap<u32, OwnedFd>,
+}
+
+/// Wakes the owner of a watch from another thread.
+pub struct Caller(OwnedFd);
+
+impl Caller {
+    /// Wakes it.
+    pub fn call(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes()); // full is called already
+    }
+}
+
+impl Standing {
+    /// An empty one.
+    pub fn new() -> io::Result<Standing> {
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        Ok(Standing {
+            inotify: inotify::init(flags)?,
+            caller: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            paths: HashMap::new(),
+            processes: HashMap::new(),
+        })
+    }
+
+    /// What wakes it.
+    pub fn caller(&self) -> io::Result<Caller> {
+        Ok(Caller(self.caller.try_clone()?))
+    }
+
+    /// Watches these directories and files, and no others. Whether all of them were
+    /// watched before: only then can nothing have been missed.
+    pub fn watch(&mut self, wanted: &HashSet<PathBuf>) -> bool {
+        let mut before = true;
+        let mut now = HashMap::with_capacity(wanted.len());
+        for path in wanted {
+            // Asked anew each time: what stands under a name may be another by now.
+            let number = add(&self.inotify, path);
+            before &= number.is_some() && self.paths.get(path).copied() == number;
+            now.extend(number.map(|number| (path.clone(), number)));
+        }
+        let kept: HashSet<i32> = now.values().copied().collect();
+        for number in self.paths.values().collect::<HashSet<_>>().into_iter().filter(|n| !kept.contains(*n)) {
+            let _ = inotify::remove_watch(&self.inotify, *number); // gone with its directory
+        }
+        self.paths = now;
+        before
+    }
+
+    /// Watches these processes, and no others. Whether none of them had ended.
+    pub fn processes(&mut self, wanted: impl IntoIterator<Item = u32>) -> bool {
+        let mut all = true;
+        let mut now = HashMap::new();
+        for pid in wanted {
+            let open = || pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok();
+            // One that has ended would wake for ever, reaped or not.
+            let lives = |fd: &OwnedFd| matches!(crate::process::has_exited(fd), Ok(false));
+            match self.processes.remove(&pid).filter(lives).or_else(|| open().filter(lives)) {
+                Some(fd) => drop(now.insert(pid, fd)),
+                None => all = false,
+            }
+        }
+        self.processes = now;
+        all
+    }
+
+    /// Those of the watched processes that have ended; they are watched no longer.
+    pub fn ended(&mut self) -> Vec<u32> {
+        let exited = |fd: &OwnedFd| matches!(crate::process::has_exited(fd), Ok(true));
+        let ended: Vec<u32> = self.processes.iter().filter(|(_, fd)| exited(fd)).map(|(pid, _)| *pid).collect();
+        ended.iter().for_each(|pid| drop(self.processes.remove(pid)));
+        ended
+    }
+
+    /// Whether a file has stirred since it was last told of.
+    pub fn have_files_stirred(&self) -> bool {
+        let mut fds = [PollFd::new(&self.inotify, PollFlags::IN)];
+        !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+    }
+
+    /// Whether anything has stirred since it was last told of.
+    pub fn has_stirred(&self) -> bool {
+        !matches!(self.poll(Some(Duration::ZERO)), Ok(Woken::Time))
+    }
+
+    /// Sleeps until something stirs or the time is up.
+    pub fn sleep(&self, at_most: Duration) -> io::Result<Woken> {
+        self.poll(Some(at_most))
+    }
+
+    /// Lets files go on changing until they have been quiet for `quiet`, though no
+    /// longer than `at_most`, so that a burst is one waking; an end or a call cuts it
+    /// short. Then all that was told of files and calls is forgotten.
+    pub fn settle(&self, quiet: Duration, at_most: Duration) -> io::Result<Woken> {
+        let until = Instant::now() + at_most;
+        let mut why = Woken::Time;
+        loop {
+            self.forget();
+            let left = until.saturating_duration_since(Instant::now()).min(quiet);
+            why = match self.poll(Some(left))? {
+                Woken::File if !left.is_zero() => Woken::File,
+                Woken::Time | Woken::File => return Ok(why),
+                other => return Ok(other),
+            };
+        }
+    }
+
+    /// Forgets what was told of files and calls.
+    pub fn forget(&self) {
+        let mut buffer = [const { MaybeUninit::uninit() }; 8192];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        while reader.next().is_ok() {}
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.caller, &mut count); // nothing to read is no call
+    }
+
+    fn poll(&self, at_most: Option<Duration>) -> io::Result<Woken> {
+        let mut fds = vec![PollFd::new(&self.caller, PollFlags::IN), PollFd::new(&self.inotify, PollFlags::IN)];
+        fds.extend(self.processes.values().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let timeout = at_most.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => return Ok(Woken::Time),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::Called),
+            Err(e) => return Err(e.into()),
+        }
+        let fired = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        Ok(if fired(&fds[0]) {
+            Woken::Called
+        } else if fds[2..].iter().any(fired) {
+            Woken::Process
+        } else {
+            Woken::File
+        })
+    }
+}
+
+/// The number of a watch on a path, or, while it is not there, on where it would be.
+fn add(fd: &OwnedFd, path: &Path) -> Option<i32> {
+    use inotify::WatchFlags as W;
+    let flags = W::MODIFY | W::ATTRIB | W::CREATE | W::DELETE | W::MOVED_FROM | W::MOVED_TO | W::CLOSE_WRITE;
+    for path in path.ancestors() {
+        match inotify::add_watch(fd, path, flags) {
+            Ok(number) => return Some(number),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
+            Err(_) => return None, // no more watches, or not ours to see
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stirs_is_told_and_what_does_not_is_not() {
+        let folder = std::env::temp_dir().join(format!("lariat-standing-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut standing = Standing::new().unwrap();
+        let wanted = HashSet::from([folder.clone(), folder.join("later")]);
+        assert!(!standing.watch(&wanted), "it was not watched before");
+        assert!(standing.watch(&wanted), "now it was");
+        assert!(!standing.has_stirred());
+        std::fs::create_dir(folder.join("later")).unwrap();
+        assert!(standing.has_stirred());
+        standing.forget();
+        assert!(!standing.has_stirred());
+        assert!(!standing.watch(&wanted), "what was not there is another place now");
+        #[expect(clippy::disallowed_methods, reason = "the test's own file")]
+        std::fs::write(folder.join("later/file"), "x").unwrap();
+        assert_eq!(standing.sleep(Duration::from_secs(60)).unwrap(), Woken::File);
+        standing.forget();
+        standing.caller().unwrap().call();
+        assert_eq!(standing.sleep(Duration::from_secs(60)).unwrap(), Woken::Called);
+        #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn an_end_is_told_until_the_process_is_let_go() {
+        #[expect(clippy::disallowed_methods, reason = "the test's own child")]
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut standing = Standing::new().unwrap();
+        assert!(standing.processes([child.id()]));
+        assert!(!standing.has_stirred());
+        drop(child.stdin.take());
+        assert_eq!(standing.sleep(Duration::from_secs(60)).unwrap(), Woken::Process);
+        child.wait().unwrap();
+        assert!(!standing.processes([child.id()]), "it has ended");
+        assert!(!standing.has_stirred());
+    }
+}
