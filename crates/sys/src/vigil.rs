@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_stirs_is_told_and_what_does_not_is_not() {
-        let folder = std::env::temp_dir().join(format!("lariat-standing-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("lariat-vigil-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut standing = Standing::new().unwrap();
         let wanted = HashSet::from([folder.clone(), folder.join("later")]);
