@@ -28,9 +28,9 @@ use crate::model;
 use crate::tally::Tally;
 use crate::worker;
 
-/// What a sequence is made of, and how often of a hundred.
+/// What a sequence is made of, and how often each is in proportion.
 const STEPS: &[(u64, &str)] = &[
-    (20, "launch"),
+    (16, "launch"),
     (3, "launch in the repository"),
     (8, "stop"),
     (9, "kill"),
@@ -42,8 +42,8 @@ const STEPS: &[(u64, &str)] = &[
     (7, "worktree clean"),
     (7, "worktree clean --force"),
     (5, "worktree save"),
-    (6, "worktree apply"),
-    (5, "write by a person"),
+    (9, "worktree apply"),
+    (8, "write by a person"),
 ];
 /// Branches that launches ask for by name.
 const BRANCHES: [&str; 3] = ["one", "two", "three"];
@@ -58,8 +58,7 @@ pub fn run(ground: &Ground, count: u64, chance: &mut Chance, tally: &mut Tally) 
         let mut one = Sequence::new(ground, seed)?;
         let steps = 10 + one.chance.below(7);
         for _ in 0..steps {
-            let step = one.chance.below(100);
-            let what = pick(step);
+            let what = pick(&mut one.chance);
             one.step(what, &points)?;
             tally.try_one(what);
         }
@@ -78,7 +77,8 @@ pub fn run(ground: &Ground, count: u64, chance: &mut Chance, tally: &mut Tally) 
     Ok(())
 }
 
-fn pick(mut number: u64) -> &'static str {
+fn pick(chance: &mut Chance) -> &'static str {
+    let mut number = chance.below(STEPS.iter().map(|(weight, _)| weight).sum());
     for (weight, what) in STEPS {
         match number.checked_sub(*weight) {
             Some(rest) => number = rest,
@@ -191,7 +191,7 @@ impl<'a> Sequence<'a> {
         let verb = if what == "launch in the repository" { "launch" } else { what };
         let known = points.get(verb).cloned().unwrap_or_default();
         let blow = match self.chance.below(100) {
-            0..30 if !known.is_empty() => Blow::At(self.chance.pick::<String>(&known).as_str()),
+            0..30 if !known.is_empty() => Blow::At(choose(self.chance.number(), &known)),
             30..40 => Blow::After(self.chance.moment(Duration::from_millis(150))),
             _ => Blow::None,
         };
@@ -230,6 +230,11 @@ impl<'a> Sequence<'a> {
             wait_until("it to be dead", || !self.living().contains_key(handle))?;
         }
         Ok(())
+    }
+
+    /// Nobody holds a session any more: what a shim still holds cannot be restored.
+    fn alone(&self) -> io::Result<()> {
+        wait_until("the shims to be gone", || self.ground.processes().iter().all(|p| !p.comm.starts_with("lariat")))
     }
 
     /// Lets an agent end by itself. If its end is on record, it is over.
@@ -382,6 +387,13 @@ impl Blow<'_> {
     }
 }
 
+/// One of these by a number, the same one although a few others are there or not: which points a
+/// verb passes hangs a little on what it finds.
+fn choose(number: u64, from: &[String]) -> &str {
+    let rank = |name: &&String| name.bytes().fold(number, |n, b| Chance::new(n ^ u64::from(b)).number());
+    from.iter().min_by_key(rank).map_or("", String::as_str)
+}
+
 fn ran(command: &mut Command) -> io::Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -391,14 +403,13 @@ fn ran(command: &mut Command) -> io::Result<()> {
 /// The points that each verb passes, found by one sequence that has everything.
 fn points(ground: &Ground) -> io::Result<BTreeMap<&'static str, Vec<String>>> {
     let mut one = Sequence::new(ground, 0)?;
-    let file = one.folder.join("points");
-    let mut found: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
+    let files = ground.fresh("points")?;
+    let mut passed: Vec<(&'static str, PathBuf)> = Vec::new();
+    // Each verb has a file of its own, which its shim goes on with to its end.
     let mut pass = |one: &Sequence<'_>, what: &'static str, args: &[&str]| -> io::Result<Value> {
+        let file = files.join(passed.len().to_string());
         let told = one.ask(args, &Blow::Note(&file))?;
-        let passed = fs::read_to_string(&file).unwrap_or_default();
-        let _ = fs::remove_file(&file);
-        let of_verb = passed.lines().filter(|p| !p.ends_with(".observe")).map(str::to_owned);
-        found.entry(what).or_default().extend(of_verb);
+        passed.push((what, file));
         Ok(told)
     };
     let told = pass(&one, "launch", &["launch", "claude", "--headless", "-p", "go on", "--worktree"])?;
@@ -410,6 +421,7 @@ fn points(ground: &Ground) -> io::Result<BTreeMap<&'static str, Vec<String>>> {
     pass(&one, "worktree apply", &["worktree", "apply", &handle])?;
     pass(&one, "resume", &["resume", &handle])?;
     one.crash(&handle)?;
+    one.alone()?;
     pass(&one, "restore", &["restore", "--yes"])?;
     pass(&one, "kill", &["kill", &handle])?;
     // One with nothing in it that would be lost.
@@ -419,6 +431,12 @@ fn points(ground: &Ground) -> io::Result<BTreeMap<&'static str, Vec<String>>> {
     pass(&one, "worktree clean", &["worktree", "clean", &handle, "--force"])?;
     one.settle()?;
     one.clear()?;
+    let mut found: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
+    for (what, file) in passed {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let points = text.lines().filter(|p| !p.ends_with(".observe")).map(str::to_owned);
+        found.entry(what).or_default().extend(points);
+    }
     let missing: Vec<_> = found.iter().filter(|(_, points)| points.is_empty()).map(|(verb, _)| *verb).collect();
     if !missing.is_empty() {
         return Err(io::Error::other(format!("no points in {missing:?}: is lariat built with pause points?")));
@@ -448,9 +466,7 @@ fn controls(ground: &Ground, seed: u64, tally: &mut Tally) -> io::Result<()> {
     // An end without a wish.
     one.crash(&handle)?;
     worker::note(&one.folder, &json!({"told": ["kill", handle], "code": 0, "answer": "made up"}))?;
-    wait_until("its end to be on record", || {
-        ground.state.join("sessions").join(&handle).join(lariat_shim::record::EXIT).exists()
-    })?;
+    one.alone()?;
     one.ask(&["restore", "--yes"], &Blow::None)?;
     tally.control("an end without a stored wish", found(&one, "resurrected")?);
     // A worktree removed by force.
