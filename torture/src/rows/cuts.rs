@@ -183,7 +183,8 @@ fn puts(disk: &Disk, chance: &mut Chance, tally: &mut Tally) -> io::Result<&'sta
     disk.again()?;
     for (name, content) in &stored {
         let now = fs::read(folder.join(name));
-        tally.hold(now.as_ref().is_ok_and(|now| now == content), || format!("{name} is lost: {now:?}"));
+        let right = now.as_ref().is_ok_and(|now| now == content);
+        tally.hold(right, || format!("{name} is lost, {:?} bytes of {}", now.map(|n| n.len()), content.len()));
     }
     Ok("a cut after durable writes")
 }

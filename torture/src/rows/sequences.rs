@@ -306,15 +306,16 @@ impl<'a> Sequence<'a> {
         if !left.is_empty() {
             wrong.push(format!("these live after all was killed: {left:?}"));
         }
-        wrong.extend(model::lost(&self.log()?, &self.readable()?));
         for force in [&[][..], &["--force"]] {
             self.ask(&[&["worktree", "clean"], force].concat(), &Blow::None)?;
         }
         // Whoever could be brought back would be, now.
         self.ask(&["restore", "--yes"], &Blow::None)?;
         wrong.extend(model::check(&self.log()?));
-        let before = wrong.len();
-        wrong.extend(model::lost(&self.log()?, &self.readable()?).into_iter().filter(|_| before == 0));
+        match self.readable() {
+            Ok(readable) => wrong.extend(model::lost(&self.log()?, &readable)),
+            Err(error) => wrong.push(format!("lost: {error}")),
+        }
         Ok(wrong)
     }
 
