@@ -366,6 +366,7 @@ impl<'a> Sequence<'a> {
         if self.boot > 0 {
             ran(Command::new("umount").arg("/proc/sys/kernel/random/boot_id"))?;
         }
+        self.handles()?.iter().for_each(|handle| self.ground.remove_cgroup(handle));
         for entry in fs::read_dir(&self.ground.state)? {
             let path = entry?.path();
             let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
