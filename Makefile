@@ -26,6 +26,7 @@ check: rust
 
 torture: rust tools
 	$(CARGO) build $(TESTS) --bins
+	LARIAT_SWAPS=$(or $(SWAPS),10000) $(CARGO) test -q -p lariat-sys --lib swaps_that_race
 	$(BUILT)/debug/lariat-torture $(TORTURE)
 
 bench: rust tools

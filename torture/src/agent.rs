@@ -12,6 +12,7 @@
 //! | `echo` | answers every line it is told |
 //! | `tree SEED DIR` | has tools of every unruly kind; each makes a file in DIR when it is there |
 //! | `nest DIR` | launches another session from within, as a tool would |
+//! | `work DIR` | works in git and keeps a log of it: see [`crate::worker`] |
 
 use std::io::{BufRead as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -29,12 +30,15 @@ const MOST: u64 = 40;
 
 /// The agent.
 pub fn main(args: &[String]) -> ExitCode {
+    let word = std::env::var("TORTURE").unwrap_or_default();
+    if let Some(folder) = word.strip_prefix("work ") {
+        return crate::worker::main(args, Path::new(folder));
+    }
     let id = args.iter().skip_while(|a| *a != "--session-id").nth(1);
     if let Some(id) = id {
         // Without its record the session could not be told of; a test would see that.
         let _ = record(id);
     }
-    let word = std::env::var("TORTURE").unwrap_or_default();
     let words: Vec<&str> = word.split_whitespace().collect();
     match words[..] {
         ["exit", code, us] => {

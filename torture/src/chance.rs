@@ -12,6 +12,11 @@ impl Chance {
         Self(seed)
     }
 
+    /// The seed that gives what is still to come.
+    pub fn seed(&self) -> u64 {
+        self.0
+    }
+
     /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

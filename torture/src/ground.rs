@@ -210,6 +210,16 @@ impl Ground {
     pub fn forget(&self, session: &Session) {
         let _ = fs::remove_dir_all(&session.folder);
         let _ = fs::remove_file(agent::transcript(&self.home, &session.id));
+        self.remove_cgroup(&session.handle);
+    }
+
+    /// Takes away the cgroup of a session whose shim could not: cgroups outlive a reboot that is none.
+    pub fn remove_cgroup(&self, handle: &str) {
+        let prefix = format!("lariat.{handle}.");
+        let its = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&prefix));
+        for cgroup in cgroups().into_iter().filter(its) {
+            let _ = fs::remove_dir(cgroup); // one that is in use stays
+        }
     }
 
     /// Every process but this one and the sandbox's own.

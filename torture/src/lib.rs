@@ -18,5 +18,7 @@ pub mod agent;
 pub mod campaign;
 pub mod chance;
 pub mod ground;
+pub mod model;
 pub mod rows;
 pub mod tally;
+pub mod worker;

@@ -18,6 +18,9 @@ pub struct Tally {
     pub controls: Vec<(String, u64, u64)>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
+    /// Why it could not be tried at all here.
+    #[serde(default)]
+    pub skipped: Option<String>,
 }
 
 impl Tally {
@@ -63,14 +66,23 @@ impl Tally {
         self.notes.push(note.into());
     }
 
-    /// Nothing happened that must not, and every wrong way lost.
+    /// It cannot be tried on this machine, and why.
+    pub fn skip(&mut self, why: impl Into<String>) {
+        self.skipped = Some(why.into());
+    }
+
+    /// Nothing happened that must not, and every wrong way lost. What was skipped is said to be.
     pub fn holds(&self) -> bool {
+        if self.skipped.is_some() {
+            return self.violated == 0;
+        }
         self.violated == 0 && !self.tried.is_empty() && self.controls.iter().all(|(_, lost, _)| *lost > 0)
     }
 
     /// For a person.
     pub fn text(&self) -> String {
         let mut lines: Vec<String> = self.tried.iter().map(|(what, n)| format!("  {n:>9} x {what}")).collect();
+        lines.extend(self.skipped.iter().map(|why| format!("    SKIPPED: {why}")));
         lines.push(format!("  {:>9} violations", self.violated));
         lines.extend(self.violations.iter().map(|v| format!("            {v}")));
         let controls = self.controls.iter().map(|(what, lost, of)| {

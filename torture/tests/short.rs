@@ -28,6 +28,11 @@ fn s21_row_5_whatever_the_crash_what_was_asked_is_completed() {
 }
 
 #[test]
+fn row_6_what_was_acknowledged_outlives_a_power_cut() {
+    short(6);
+}
+
+#[test]
 fn row_7_of_many_at_once_one_wins() {
     short(7);
 }
@@ -40,6 +45,11 @@ fn row_10_a_secret_stays_where_it_belongs() {
 #[test]
 fn row_11_nothing_that_acts_is_printed() {
     short(11);
+}
+
+#[test]
+fn row_14_nothing_is_resurrected_doubled_or_lost() {
+    short(14);
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub mod locks;
 pub mod memory;
 pub mod peer;
 pub mod point;
+#[cfg(feature = "power-cut")]
+pub mod power;
 pub mod process;
 pub mod scan;
 pub mod signals;

@@ -1,12 +1,14 @@
 //! The rows. Each is one function that tries, counts and tells.
 
 pub mod crashes;
+pub mod cuts;
 pub mod escapes;
 pub mod exits;
 pub mod nemesis;
 pub mod races;
 pub mod reuse;
 pub mod secrets;
+pub mod sequences;
 pub mod terminals;
 pub mod trees;
 
@@ -49,9 +51,11 @@ fn run(row: u64, ground: &Ground, count: u64, chance: &mut Chance, tally: &mut T
         3 => exits::run(ground, count, chance, tally),
         4 => terminals::run(ground, count, chance, tally),
         5 => crashes::run(ground, count, chance, tally),
+        6 => cuts::run(ground, count, chance, tally),
         7 => races::run(ground, count, chance, tally),
         10 => secrets::run(ground, count, chance, tally),
         11 => escapes::run(ground, count, chance, tally),
+        14 => sequences::run(ground, count, chance, tally),
         _ => Err(io::Error::other("no such row")),
     }
 }

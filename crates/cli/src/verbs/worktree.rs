@@ -328,6 +328,7 @@ struct ToldApplied {
     into: Untrusted,
     files: usize,
     merged: bool,
+    left_behind: usize,
 }
 
 fn give_back(args: &WorktreeApply, common: &Common, out: &mut Out) -> Done {
@@ -337,11 +338,16 @@ fn give_back(args: &WorktreeApply, common: &Common, out: &mut Out) -> Done {
     make::note(&places, "worktree apply", &args.target, format!("{} into {}", applied.name, into.raw()));
     if out.json {
         let (saved, commit) = (applied.name, applied.commit);
-        out.json(&ToldApplied { saved, commit, into, files: applied.files, merged: applied.merged })?;
+        let (files, merged, left_behind) = (applied.files, applied.merged, applied.left_behind);
+        out.json(&ToldApplied { saved, commit, into, files, merged, left_behind })?;
         return Ok(0);
     }
     let how = if applied.merged { "merged into" } else { "given back to" };
     out.line(format_args!("{} {how} {}, {} files", applied.name, into.row(), applied.files))?;
+    if applied.left_behind > 0 {
+        let n = applied.left_behind;
+        out.line(format_args!("  {n} commits that no branch holds are kept below refs/lariat/left/"))?;
+    }
     complain(format_args!("git keeps it as {} for a while", applied.commit));
     Ok(0)
 }

@@ -344,3 +344,39 @@ fn a_git_file_that_leads_elsewhere_is_not_believed() {
     assert_eq!(sandbox.git(&sandbox.work(), &["cat-file", "blob", &format!("{name}:loose")]), "1\n");
     assert!(saved(&sandbox, &trap).is_empty());
 }
+
+#[test]
+fn commits_on_no_branch_are_kept_when_their_work_is_given_back_to_a_branch() {
+    let sandbox = with_agent("wtalone");
+    let repo = sandbox.work();
+    let one = launch(&sandbox, &["--worktree", "two"]);
+    sandbox.git(&one.path, &["checkout", "--quiet", "--detach"]);
+    put(&one.path.join("alone"), "on no branch\n");
+    commit(&sandbox, &one.path);
+    let alone = sandbox.git(&one.path, &["rev-parse", "HEAD"]);
+    put(&one.path.join("loose"), "in no commit\n");
+    end(&sandbox, &one);
+    let (code, removed) = clean(&sandbox, &[&one.handle, "--force"]);
+    assert_eq!((code, &removed["outcome"]), (0, &"removed".into()), "{removed:#}");
+    let applied = ask(&sandbox, &["worktree", "apply", &one.handle, "--json"]);
+    assert_eq!(applied.code(), 0, "{}", applied.stderr);
+    assert_eq!(fs::read(one.path.join("loose")).expect("given back"), b"in no commit\n");
+    let held = sandbox.git(&repo, &["rev-list", "--all"]);
+    assert!(held.contains(alone.trim()), "its commit is lost: {}", applied.stdout);
+    assert_eq!(applied.json()["left_behind"], 1, "{}", applied.stdout);
+}
+
+#[test]
+fn a_git_that_was_killed_while_it_made_a_worktree_spoils_nothing() {
+    let sandbox = with_agent("wtempty");
+    let repo = sandbox.work();
+    let one = launch(&sandbox, &["--worktree"]);
+    put(&one.path.join("loose"), "in no commit\n");
+    end(&sandbox, &one);
+    put(&repo.join(".git/worktrees").join(&one.handle).join("commondir"), "");
+    let two = launch(&sandbox, &["--worktree"]);
+    assert_eq!(sandbox.git(&repo, &["worktree", "list"]).lines().count(), 3);
+    end(&sandbox, &two);
+    let (code, removed) = clean(&sandbox, &[&one.handle, "--force"]);
+    assert_eq!((code, &removed["outcome"]), (0, &"removed".into()), "{removed:#}");
+}

@@ -14,7 +14,7 @@ use lariat_sys::durable;
 use lariat_sys::point::point;
 
 use super::capture::{Capture, Flat, GITLINK, LINK, capture, flat};
-use super::saved::{Saved, saved};
+use super::saved::{Saved, keep_commits, saved};
 use super::{Worktree, WorktreeError, clean, find, guard, make, put};
 use crate::git::{Git, GitError};
 
@@ -31,6 +31,8 @@ pub struct Applied {
     pub files: usize,
     /// It was merged, because the place is at another commit.
     pub merged: bool,
+    /// How many commits that no branch holds are kept by a name of their own.
+    pub left_behind: usize,
 }
 
 /// The trees to be put in place.
@@ -91,8 +93,12 @@ pub fn apply(places: &Places, target: &str, into: Option<&Path>) -> Result<Appli
     restore_index(&git, &git_dir, &wanted)?;
     point("worktree.applied");
     read_again(&git, &top, &git_dir, &wanted, one)?;
+    // Merged elsewhere, the work is there, but not the commits that it was made on.
+    let commits = Some(one.head.as_str()).filter(|_| wanted.merged);
+    let left_behind = keep_commits(&git, &name, commits.as_slice(), Some(&one.name))?;
     git.act(&["update-ref", "-d", &one.name, &one.commit])?;
-    Ok(Applied { name: one.name.clone(), commit: one.commit.clone(), into, files, merged: wanted.merged })
+    let (name, commit) = (one.name.clone(), one.commit.clone());
+    Ok(Applied { name, commit, into, files, merged: wanted.merged, left_behind })
 }
 
 /// The worktree that the work is from, made again if it is gone.

@@ -402,6 +402,7 @@ fn give_back(worktree: &Worktree, top: &mut Top) -> Result<(), WorktreeError> {
 /// What a removal that was cut short left: it is finished if all of it was read
 /// back, else the worktree gets its name back.
 pub fn recover(places: &Places, worktree: &mut Worktree) -> Result<(), WorktreeError> {
+    mend(worktree)?;
     let going = worktree.going();
     if worktree.gone || !going.is_dir() {
         return Ok(());
@@ -426,6 +427,20 @@ pub fn recover(places: &Places, worktree: &mut Worktree) -> Result<(), WorktreeE
     give_back(worktree, &mut top)?;
     worktree.removing = None;
     put(places, worktree)
+}
+
+/// git does not sync what it notes of a worktree, and one that was killed while it
+/// made one leaves a file empty. With this one empty hardly anything works in the
+/// whole repository. What belongs in it is known.
+fn mend(worktree: &Worktree) -> Result<(), WorktreeError> {
+    let known = worktree.git_dir.clone().or_else(|| super::registered(&worktree.repo, &worktree.path));
+    let Some(git_dir) = known.filter(|d| d.parent() == Some(&worktree.repo.join("worktrees"))) else { return Ok(()) };
+    match lariat_sys::file::read_small(&git_dir.join("commondir"), 1 << 12) {
+        Ok(empty) if empty.is_empty() => {
+            lariat_sys::durable::put(&git_dir, "commondir", b"../..\n").map_err(WorktreeError::files(&git_dir))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Tells git and forgets, once nothing of it is left on the disk.

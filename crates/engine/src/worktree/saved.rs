@@ -255,13 +255,21 @@ pub fn keep_left_behind(git: &Git, handle: &str, git_dir: &Path) -> Result<usize
     let mut seen = HashSet::new();
     let commits = log.lines().rev().filter_map(|line| line.split(' ').nth(1));
     let commits: Vec<&str> = commits.filter(|oid| oid.len() >= 40 && seen.insert(*oid)).take(LOGGED).collect();
+    keep_commits(git, handle, &commits, None)
+}
+
+/// Gives a name to those of these commits that nothing else holds, but for a name
+/// that is about to go. How many names.
+pub fn keep_commits(git: &Git, handle: &str, commits: &[&str], but: Option<&str>) -> Result<usize, WorktreeError> {
     let prefix = format!("{LEFT}{handle}/");
     let before = git.line(&["for-each-ref", "--format=%(refname)", &prefix])?;
     let first = before.lines().filter_map(|n| n.rsplit('/').next()?.parse::<usize>().ok()).max().unwrap_or(0) + 1;
+    let but = but.map(|name| format!("--exclude={name}"));
     let mut count = 0;
     for oid in commits {
-        let glob = "--glob=refs/lariat/*";
-        let own = ["rev-list", "--count", "--max-count=1", oid, "--not", "--branches", "--remotes", "--tags", glob];
+        let mut own = vec!["rev-list", "--count", "--max-count=1", oid, "--not", "--branches", "--remotes", "--tags"];
+        own.extend(but.as_deref());
+        own.push("--glob=refs/lariat/*");
         // One that git has thrown away already is no answer.
         if git.maybe(&own)?.as_deref() == Some("1") {
             git.act(&["update-ref", &format!("{prefix}{}", first + count), oid, ""])?;
