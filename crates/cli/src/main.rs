@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Some(Verb::Worktree { verb }) => verbs::worktree::run(&verb, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),
+        Some(Verb::Usage(args)) => verbs::usage::run(&args, &cli.common, &mut out),
         Some(Verb::Journal) => verbs::journal::run(&cli.common, &mut out),
         Some(Verb::Gc(args)) => verbs::gc::run(&args, &cli.common, &mut out),
         Some(Verb::Doctor) => verbs::doctor::run(&cli.common, &mut out),
