@@ -347,14 +347,8 @@ fn read_price(entry: &mut Section<'_, '_>) -> Option<Price> {
         day.to_owned()
     });
     let (model, input, output) = (model?, input?, output?);
-    let price = Price {
-        model,
-        input,
-        output,
-        cache_read: read.unwrap_or(input),
-        cache_write: write.unwrap_or(input),
-        as_of,
-    };
+    let price =
+        Price { model, input, output, cache_read: read.unwrap_or(input), cache_write: write.unwrap_or(input), as_of };
     (entry.wrong.found.len() == before).then_some(price)
 }
 

@@ -118,7 +118,11 @@ impl Tally {
                 self.places.insert(known, self.uses.0.len());
                 self.uses.push(&entry);
             }
-            Some(place) => self.uses.change(*place, &entry, again),
+            Some(place) => {
+                if !self.uses.change(*place, &entry, again) {
+                    self.places.clear(); // found anew when the next is told
+                }
+            }
         }
     }
 
@@ -158,31 +162,29 @@ impl Entry {
     }
 }
 
-/// Records one after the other: 40 bytes each, 48 with a cost.
+/// Records one after the other, some 30 bytes each: the hash, the time, then numbers as long as they
+/// need to be, and the cost if there is one.
 #[derive(Clone, Default, Debug)]
 struct Packed(Vec<u8>);
 
-/// Without a cost.
-const SHORT: usize = 40;
-const LONG: usize = 48;
-
 impl Packed {
     fn entry(&self, from: usize) -> Option<(Entry, usize)> {
-        let bytes = self.0.get(from..from + SHORT)?;
-        let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let long = bytes[22] == 1;
-        let cost = match long {
-            true => Some(f64::from_le_bytes(self.0.get(from + SHORT..from + LONG)?.try_into().ok()?)),
-            false => None,
-        };
-        let entry = Entry {
-            known: std::array::from_fn(|i| bytes[i]),
-            at: number(16),
-            model: u16::from_le_bytes([bytes[20], bytes[21]]),
-            counts: [number(24), number(28), number(32), number(36)],
-            cost,
-        };
-        Some((entry, from + if long { LONG } else { SHORT }))
+        let bytes = self.0.get(from..)?;
+        let (known, rest) = bytes.split_first_chunk()?;
+        let (at, mut rest) = rest.split_first_chunk()?;
+        let head = number(&mut rest)?;
+        let mut counts = [0; 4];
+        for count in &mut counts {
+            *count = number(&mut rest)?;
+        }
+        let mut cost = None;
+        if head & 1 == 1 {
+            let (usd, after) = rest.split_first_chunk()?;
+            (cost, rest) = (Some(f64::from_le_bytes(*usd)), after);
+        }
+        let model = u16::try_from(head >> 1).ok()?;
+        let entry = Entry { known: *known, at: u32::from_le_bytes(*at), model, counts, cost };
+        Some((entry, self.0.len() - rest.len()))
     }
 
     fn all(&self) -> impl Iterator<Item = Entry> + '_ {
@@ -195,26 +197,24 @@ impl Packed {
     }
 
     fn push(&mut self, entry: &Entry) {
-        let from = self.0.len();
-        self.0.resize(from + if entry.cost.is_some() { LONG } else { SHORT }, 0);
-        self.0[from + 22] = u8::from(entry.cost.is_some());
-        self.write(from, entry);
-    }
-
-    /// Keeps the room that the record has: one that was told without a cost stays without.
-    fn write(&mut self, from: usize, entry: &Entry) {
-        let to = &mut self.0[from..];
-        to[..16].copy_from_slice(&entry.known);
-        to[16..20].copy_from_slice(&entry.at.to_le_bytes());
-        to[20..22].copy_from_slice(&entry.model.to_le_bytes());
-        to[24..40].copy_from_slice(entry.counts.map(u32::to_le_bytes).as_flattened());
-        if let (1, Some(cost)) = (to[22], entry.cost) {
-            to[SHORT..LONG].copy_from_slice(&cost.to_le_bytes());
+        self.0.extend_from_slice(&entry.known);
+        self.0.extend_from_slice(&entry.at.to_le_bytes());
+        let head = u32::from(entry.model) << 1 | u32::from(entry.cost.is_some());
+        for mut number in std::iter::once(head).chain(entry.counts) {
+            while number >= 0x80 {
+                self.0.push(number as u8 | 0x80);
+                number >>= 7;
+            }
+            self.0.push(number as u8);
+        }
+        if let Some(cost) = entry.cost {
+            self.0.extend_from_slice(&cost.to_le_bytes());
         }
     }
 
-    fn change(&mut self, from: usize, entry: &Entry, again: Again) {
-        let Some((before, _)) = self.entry(from) else { return };
+    /// Changes a record; `false` if others have moved by that.
+    fn change(&mut self, from: usize, entry: &Entry, again: Again) -> bool {
+        let Some((before, end)) = self.entry(from) else { return true };
         let mut now = *entry;
         if again == Again::Larger {
             now.at = before.at;
@@ -227,8 +227,27 @@ impl Packed {
                 (now, before) => now.or(before),
             };
         }
-        self.write(from, &now);
+        let rest = self.0.split_off(end);
+        self.0.truncate(from);
+        self.push(&now);
+        let stayed = rest.is_empty() || self.0.len() == end;
+        self.0.extend_from_slice(&rest);
+        stayed
     }
+}
+
+/// A number of seven bits a byte, the lowest first.
+fn number(bytes: &mut &[u8]) -> Option<u32> {
+    let mut number = 0u32;
+    for shift in (0..35).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u32::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }
 
 // As bytes: a list of numbers would be written and read one by one.
@@ -408,6 +427,11 @@ mod tests {
         let mut again: Tally = postcard::from_bytes(&kept).unwrap();
         again.take(known_by(&[b"a"]), "m", used(10, 9), Again::Larger);
         assert_eq!(told(&again), [(10, 9, None), (2, 0, Some(0.2))]);
+        // Numbers that need more room than before move what is behind them.
+        again.take(known_by(&[b"a"]), "m", used(u64::from(u32::MAX), 300), Again::Larger);
+        again.take(known_by(&[b"b"]), "n", used(3, 129), Again::Last);
+        again.take(known_by(&[b"d"]), "n", used(1, 1), Again::Last);
+        assert_eq!(told(&again), [(u64::from(u32::MAX), 300, None), (3, 129, None), (1, 1, None)]);
     }
 
     #[test]

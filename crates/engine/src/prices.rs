@@ -8,26 +8,44 @@ use lariat_core::Tokens;
 /// The day on which our table was looked up.
 pub const AS_OF: &str = "2026-11-15";
 
-/// Model, then USD for a million tokens: input, output, cache read, cache write.
+/// Model, then USD for a million tokens: input, output, cache read, cache write. Who takes nothing for
+/// writing to a cache takes the price of input for what is written.
 const OURS: &[(&str, [f64; 4])] = &[
     ("claude-3-5-haiku", [0.8, 4.0, 0.08, 1.0]),
     ("claude-3-7-sonnet", [3.0, 15.0, 0.3, 3.75]),
+    ("claude-fable-5", [10.0, 50.0, 1.0, 12.5]),
     ("claude-haiku-4-5", [1.0, 5.0, 0.1, 1.25]),
     ("claude-opus-4", [15.0, 75.0, 1.5, 18.75]),
     ("claude-opus-4-1", [15.0, 75.0, 1.5, 18.75]),
     ("claude-opus-4-5", [5.0, 25.0, 0.5, 6.25]),
+    ("claude-opus-4-6", [5.0, 25.0, 0.5, 6.25]),
+    ("claude-opus-4-7", [5.0, 25.0, 0.5, 6.25]),
+    ("claude-opus-4-8", [5.0, 25.0, 0.5, 6.25]),
+    ("claude-opus-5", [5.0, 25.0, 0.5, 6.25]),
     ("claude-sonnet-4", [3.0, 15.0, 0.3, 3.75]),
     ("claude-sonnet-4-5", [3.0, 15.0, 0.3, 3.75]),
+    ("claude-sonnet-4-6", [3.0, 15.0, 0.3, 3.75]),
+    ("claude-sonnet-5", [2.0, 10.0, 0.2, 2.5]),
     ("gemini-2.5-flash", [0.3, 2.5, 0.03, 0.3]),
+    ("gemini-2.5-flash-lite", [0.1, 0.4, 0.01, 0.1]),
     ("gemini-2.5-pro", [1.25, 10.0, 0.125, 1.25]),
+    ("gemini-3-flash-preview", [0.5, 3.0, 0.05, 0.5]),
+    ("gemini-3-pro-preview", [2.0, 12.0, 0.2, 2.0]),
+    ("gemini-3.1-pro-preview", [2.0, 12.0, 0.2, 2.0]),
     ("gpt-5", [1.25, 10.0, 0.125, 1.25]),
     ("gpt-5-codex", [1.25, 10.0, 0.125, 1.25]),
     ("gpt-5-mini", [0.25, 2.0, 0.025, 0.25]),
     ("gpt-5-nano", [0.05, 0.4, 0.005, 0.05]),
     ("gpt-5.1", [1.25, 10.0, 0.125, 1.25]),
     ("gpt-5.1-codex", [1.25, 10.0, 0.125, 1.25]),
-    ("o3", [2.0, 8.0, 0.5, 2.0]),
-    ("o4-mini", [1.1, 4.4, 0.275, 1.1]),
+    ("gpt-5.1-codex-max", [1.25, 10.0, 0.125, 1.25]),
+    ("gpt-5.1-codex-mini", [0.25, 2.0, 0.025, 0.25]),
+    ("gpt-5.2", [1.75, 14.0, 0.175, 1.75]),
+    ("gpt-5.2-codex", [1.75, 14.0, 0.175, 1.75]),
+    ("gpt-5.3-codex", [1.75, 14.0, 0.175, 1.75]),
+    ("gpt-5.4", [2.5, 15.0, 0.25, 2.5]),
+    ("gpt-5.4-mini", [0.75, 4.5, 0.075, 0.75]),
+    ("gpt-5.5", [5.0, 30.0, 0.5, 5.0]),
 ];
 
 /// The price of a model, and the day it is of; `None` if nobody knows it.
@@ -72,7 +90,7 @@ mod tests {
     fn a_model_is_found_by_its_own_name_only() {
         assert_eq!(of("claude-opus-4-1-20250805", &[]).unwrap().input, 15.0);
         assert_eq!(of("anthropic/claude-opus-4-5", &[]).unwrap().input, 5.0);
-        assert_eq!(of("claude-opus-4-7", &[]), None, "near is not there");
+        assert_eq!(of("claude-opus-4-9", &[]), None, "near is not there");
         assert_eq!(of("claude-opus", &[]), None);
         assert!(OURS.is_sorted_by_key(|(name, _)| *name), "one row a model");
     }

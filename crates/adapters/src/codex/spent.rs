@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use lariat_core::{Time, Tokens, Warning};
 use memchr::memmem;
@@ -24,6 +25,9 @@ use crate::spent::{self, Again, Counts, File, Spent, Tally, Tell, Use};
 
 /// How far up a sub-agent is followed to the session it works for.
 const DEEPEST: usize = 16;
+
+/// What a line that counts has in it. Made once: a store has millions of lines.
+static USAGE: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new("_token_usage\""));
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Responses {
@@ -132,12 +136,13 @@ impl Fold for Responses {
         b"usage" | b"thread_token_usage" | b"total_token_usage" | b"last_token_usage" => true,
         _ => false,
     };
-    // What a line is stands at its start; where it does not, a model or a directory is not known,
-    // but no number is lost.
+    // What a line is stands at its start, or at its end if its keys are sorted. Where it does neither,
+    // a model or a directory is not known, but no number is lost.
     const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        let start = &line[..line.len().min(160)];
+        let (start, end) = (&line[..line.len().min(160)], &line[line.len().saturating_sub(160)..]);
         let has = |text: &[u8], what: &[u8]| memmem::find(text, what).is_some();
-        has(start, b"\"turn_context\"") || has(start, b"\"session_meta\"") || has(line, b"_token_usage\"")
+        let is = |what: &[u8]| has(start, what) || has(end, what);
+        USAGE.find(line).is_some() || is(b"\"turn_context\"") || is(b"\"session_meta\"")
     });
 
     fn line(&mut self, line: Value<'_>) {

@@ -57,9 +57,8 @@ impl Fold for Messages {
         b"tokens" => true,
         _ => false,
     };
-    const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        memmem::find(line, b"\"tokens\"").is_some() || memmem::find(line, b"\"sessionId\"").is_some()
-    });
+    const SIEVE: Option<fn(&[u8]) -> bool> =
+        Some(|line| memmem::find(line, b"\"tokens\"").is_some() || memmem::find(line, b"\"sessionId\"").is_some());
 
     fn line(&mut self, line: Value<'_>) {
         if line.get("id").str().is_some() {

@@ -32,7 +32,8 @@ impl Fold for Answers {
         _ => false,
     };
     const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        memmem::find(line, b"\"usage\"").is_some() || memmem::find(&line[..line.len().min(64)], b"\"session\"").is_some()
+        memmem::find(line, b"\"usage\"").is_some()
+            || memmem::find(&line[..line.len().min(64)], b"\"session\"").is_some()
     });
 
     fn line(&mut self, line: Value<'_>) {

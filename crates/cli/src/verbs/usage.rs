@@ -33,9 +33,7 @@ pub fn run(args: &args::Usage, common: &Common, out: &mut Out) -> Done {
     };
     let since = args.since.map(|since| match since {
         Since::At(at) => at,
-        Since::Ago(ago) => {
-            Time(clock::now_ms().saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)))
-        }
+        Since::Ago(ago) => Time(clock::now_ms().saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX))),
     });
     let places = question(common, Scope::All).places;
     let usage = usage::usage(&places, by, since);
@@ -143,8 +141,13 @@ fn cents(usd: f64) -> f64 {
 fn dollars(sum: &Sum) -> String {
     match sum.cost() {
         None => "─".into(),
-        Some(usd) => format!("{}${usd:.2}", if sum.unpriced > 0 { "≥" } else { "" }),
+        Some(usd) => format!("{}{}", if sum.unpriced > 0 { "≥" } else { "" }, shown(usd)),
     }
+}
+
+/// What is less than a cent is shown to the hundredth of one.
+fn shown(usd: f64) -> String {
+    if usd > 0.0 && usd < 0.01 { format!("${usd:.4}") } else { format!("${usd:.2}") }
 }
 
 const CELLS: usize = 7;
@@ -163,7 +166,9 @@ fn lines(usage: &Usage, home: &str, out: &Out) -> Vec<String> {
     } else {
         let name = |name: &Option<Untrusted>| match name.as_ref().map(|n| (n, n.raw().strip_prefix(home))) {
             None => "─".into(),
-            Some((_, Some(rest))) if home.len() > 1 && rest.starts_with('/') => Untrusted::new(format!("~{rest}")).row(),
+            Some((_, Some(rest))) if home.len() > 1 && rest.starts_with('/') => {
+                Untrusted::new(format!("~{rest}")).row()
+            }
             Some((name, _)) => name.row(),
         };
         let mut rows = vec![["", "input", "output", "read", "written", "tokens", "cost"].map(str::to_owned)];
@@ -173,7 +178,8 @@ fn lines(usage: &Usage, home: &str, out: &Out) -> Vec<String> {
         let bars: Vec<u64> = usage.rows.iter().map(|(_, sum)| sum.all_tokens()).collect();
         let widths = widths(&rows, out.columns());
         for (i, row) in rows.iter().enumerate() {
-            let bar = i.checked_sub(1).and_then(|i| bars.get(i)).map_or_else(String::new, |n| bar(*n, largest, widths.1));
+            let bar =
+                i.checked_sub(1).and_then(|i| bars.get(i)).map_or_else(String::new, |n| bar(*n, largest, widths.1));
             let ink = if i == 0 || i + 1 == rows.len() { Ink::Bold } else { Ink::Plain };
             let text = out.ink(ink, line(row, &widths.0));
             let gap = if bar.is_empty() { "" } else { "  " };
@@ -182,12 +188,12 @@ fn lines(usage: &Usage, home: &str, out: &Out) -> Vec<String> {
     }
     let mut notes = Vec::new();
     if usage.total.recorded > 0.0 {
-        notes.push(format!("${:.2} of it is what the agents themselves recorded", usage.total.recorded));
+        notes.push(format!("{} of it is what the agents themselves recorded", shown(usage.total.recorded)));
     }
     if usage.total.by_table > 0.0 {
         let ours = usage.prices.iter().any(|(_, p)| p.as_of.as_deref() == Some(prices::AS_OF));
         let of = if ours { format!(", as of {}", prices::AS_OF) } else { String::new() };
-        notes.push(format!("${:.2} of it is tokens times prices{of}", usage.total.by_table));
+        notes.push(format!("{} of it is tokens times prices{of}", shown(usage.total.by_table)));
     }
     if !usage.unpriced.is_empty() {
         let names: Vec<String> = usage.unpriced.iter().take(8).map(Untrusted::row).collect();

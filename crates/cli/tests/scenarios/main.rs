@@ -43,6 +43,7 @@ mod resuming;
 mod stopping;
 mod targets;
 mod unbound;
+mod usage;
 mod waiting;
 mod worktrees;
 mod worktrees_cut_short;
