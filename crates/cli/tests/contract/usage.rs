@@ -8,7 +8,8 @@ use std::{fs, path::PathBuf};
 use lariat_testkit::Sandbox;
 use serde_json::{Value, json};
 
-use crate::looks::LARIAT;
+/// The program under test.
+const LARIAT: &str = env!("CARGO_BIN_EXE_lariat");
 
 /// The program itself, not the script that starts it.
 fn ccusage(sandbox: &Sandbox) -> PathBuf {
