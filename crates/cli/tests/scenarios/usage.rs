@@ -94,7 +94,7 @@ fn claude_forks_sub_agents_and_lines_of_one_message_count_once() {
 }
 
 #[test]
-fn only_what_was_appended_is_read_and_a_lost_cache_changes_nothing() {
+fn what_grew_is_taken_up_again_and_a_lost_cache_changes_nothing() {
     let sandbox = Sandbox::new("usage-grown");
     let file = claude(&sandbox, &id(1));
     append(&file, &[answer("msg_1", "2026-11-01T10:00:00Z", "claude-opus-4-5", [10, 1, 0, 0])]);
@@ -113,7 +113,6 @@ fn only_what_was_appended_is_read_and_a_lost_cache_changes_nothing() {
     let kept = usage(&sandbox, &["--by", "session"]);
     let cache = sandbox.home().join(".cache/lariat");
     assert!(cache.join("usage-claude").exists(), "there is a cache");
-    // A file that is as it was is not even opened: no other way to read what is not there.
     let text = fs::read(&file).expect("a transcript");
     fs::remove_dir_all(&cache).expect("no cache");
     let anew = usage(&sandbox, &["--by", "session"]);
