@@ -19,6 +19,7 @@ pub mod pi;
 pub mod reader;
 pub mod remote;
 pub mod settings;
+pub mod spent;
 pub mod store;
 pub mod talk;
 pub mod tool;
@@ -105,6 +106,11 @@ pub trait Adapter: Send + Sync {
     /// The transcript that holds what came before a forked one, and how much
     /// of it counts.
     fn before(&self, _places: &Places, _transcript: &Path) -> Option<(PathBuf, u64)> {
+        None
+    }
+    /// Tells every use of tokens that its store records, each once, and gives what could not be
+    /// read; `None` if its store records none.
+    fn spent(&self, _look: &Look<'_>, _to: &mut spent::Tell<'_>) -> Option<Vec<lariat_core::Warning>> {
         None
     }
     /// The way to its gateways, if those run its sessions.

@@ -28,7 +28,7 @@ pub use hooks::{Hook, Told};
 /// More than anybody writes by hand.
 const LARGEST: u64 = 1 << 20;
 /// The keys at the top of the file.
-const SECTIONS: [&str; 8] = ["gateway", "max", "restore", "retain", "daemon", "webhook", "command", "notify"];
+const SECTIONS: [&str; 9] = ["gateway", "max", "price", "restore", "retain", "daemon", "webhook", "command", "notify"];
 
 /// All that is set.
 #[derive(Clone, Default, Debug)]
@@ -41,6 +41,8 @@ pub struct Settings {
     pub retain: Option<Duration>,
     /// The gateways to ask, in the order of the file.
     pub gateways: Vec<Gateway>,
+    /// What models cost, in the order of the file.
+    pub prices: Vec<Price>,
     /// What is wrong in the file.
     pub warnings: Vec<Warning>,
     /// A limit may be missing because of what is wrong.
@@ -89,6 +91,23 @@ pub enum Token {
     Env(String),
     /// In a file that only its owner may read.
     File(PathBuf),
+}
+
+/// What a model costs: `[[price]]`, in USD for a million tokens.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Price {
+    /// The model, as the agents name it.
+    pub model: String,
+    /// For what is sent, and comes from no cache.
+    pub input: f64,
+    /// For what comes back.
+    pub output: f64,
+    /// For what is read from the provider's cache; as `input` unless told.
+    pub cache_read: f64,
+    /// For what is written to it; as `input` unless told.
+    pub cache_write: f64,
+    /// The day on which that was so.
+    pub as_of: Option<String>,
 }
 
 impl Gateway {
@@ -149,6 +168,7 @@ impl Settings {
         // A word that is none may have been meant to forbid it.
         let odd = section.wrong.found.len() > told;
         settings.restore = if odd { Restore::Never } else { restore.unwrap_or_default() };
+        settings.prices = section.tables("price", read_price);
         let before = section.wrong.found.len();
         let gateways = section.tables("gateway", |entry| read_gateway(entry, places));
         settings.gateways = unique(gateways, section.wrong);
@@ -226,6 +246,19 @@ impl<'a, 't> Section<'a, 't> {
             self.wrong.tell(&value.span(), format!("{key} should be a whole number above 0"));
         }
         number
+    }
+
+    /// A number that is not below zero.
+    fn amount(&mut self, key: &str) -> Option<f64> {
+        let value = self.value(key)?;
+        let integer = value.get_ref().as_integer().map(|n| n.as_str());
+        let text = integer.or_else(|| value.get_ref().as_float().map(|n| n.as_str()));
+        let amount = text.and_then(|text| text.replace('_', "").parse().ok());
+        let amount = amount.filter(|n: &f64| n.is_finite() && *n >= 0.0);
+        if amount.is_none() {
+            self.wrong.tell(&value.span(), format!("{key} should be a number, in USD for a million tokens"));
+        }
+        amount
     }
 
     /// A time like `7d`.
@@ -338,6 +371,32 @@ fn read_gateway(entry: &mut Section<'_, '_>, places: &Places) -> Option<(Gateway
     let host = host.or_else(|| (!is_here(&address)).then(|| address.clone()));
     let gateway = Gateway { name: name.map(|(n, _)| n.to_owned()), address, port, host, token };
     (entry.wrong.found.len() == before).then(|| (gateway, entry.span.clone()))
+}
+
+const PRICE: [&str; 6] = ["model", "input", "output", "cache_read", "cache_write", "as_of"];
+
+/// One price; `None` if it cannot be used as it stands.
+fn read_price(entry: &mut Section<'_, '_>) -> Option<Price> {
+    let before = entry.wrong.found.len();
+    entry.knows(&PRICE);
+    for key in ["model", "input", "output"] {
+        if entry.value(key).is_none() {
+            entry.wrong.tell(&entry.span.clone(), format!("a price needs its {key}"));
+        }
+    }
+    let model = entry.text("model").map(|(model, _)| model.to_owned());
+    let (input, output) = (entry.amount("input"), entry.amount("output"));
+    let (read, write) = (entry.amount("cache_read"), entry.amount("cache_write"));
+    let as_of = entry.text("as_of").map(|(day, at)| {
+        if lariat_core::Time::parse(&format!("{day}T00:00:00Z")).is_none() {
+            entry.wrong.tell(&at, format!("as_of {day:?} should be a day like \"2026-11-01\""));
+        }
+        day.to_owned()
+    });
+    let (model, input, output) = (model?, input?, output?);
+    let price =
+        Price { model, input, output, cache_read: read.unwrap_or(input), cache_write: write.unwrap_or(input), as_of };
+    (entry.wrong.found.len() == before).then_some(price)
 }
 
 /// Ids begin with the name, so two gateways never share one.

@@ -107,6 +107,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: DaemonVerb,
     },
+    /// Add up tokens and cost over all sessions, ended ones included
+    Usage(Usage),
     /// Show what lariat did: who, what, on what evidence
     Journal,
     /// Forget our own records of what has ended long ago; shows them unless --yes is given
@@ -442,6 +444,46 @@ pub struct Gc {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Each answer of a model counts once, also if forks hold copies of it. `input` is what came
+from no cache. Days are those of UTC. A cost is what the agent itself recorded, else tokens
+times the price in the settings ([[price]]), else in the table that comes with lariat.")]
+pub struct Usage {
+    /// What a row stands for
+    #[arg(long, value_enum, default_value = "day")]
+    pub by: UsageBy,
+    /// Only what was used since: 7d, 2026-11-01, 2026-11-01T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub since: Option<Since>,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageBy {
+    /// A day of UTC
+    Day,
+    /// An agent
+    Agent,
+    /// A model
+    Model,
+    /// The directory that sessions work in
+    #[value(alias = "cwd", alias = "project")]
+    Dir,
+    /// The group that sessions were launched in
+    Group,
+    /// A session
+    Session,
+}
+
+/// A time to count from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Since {
+    /// So long before now.
+    Ago(Duration),
+    /// At this moment.
+    At(lariat_core::Time),
+}
+
+#[derive(Args, Debug)]
 pub struct Wait {
     /// The sessions
     #[arg(value_name = "TARGET", required = true)]
@@ -599,6 +641,14 @@ fn agent(text: &str) -> Result<String, String> {
     let known: Vec<_> = lariat_adapters::all().iter().map(|a| a.name()).collect();
     let found = lariat_adapters::named(text).map(|a| a.name().to_owned());
     found.ok_or_else(|| format!("not an agent; one of {}", known.join(", ")))
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    let day = || lariat_core::Time::parse(&format!("{text}T00:00:00Z"));
+    let at = lariat_core::Time::parse(text).or_else(day).map(Since::At);
+    let unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    let ago = || lariat_core::time::duration(text).ok().filter(|_| unit).map(Since::Ago);
+    at.or_else(ago).ok_or_else(|| "a time like 7d, 12h, 2026-11-01 or 2026-11-01T08:00:00Z".into())
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         Some(Verb::Fuse { verb }) => verbs::fuse::run(&verb, &cli.common, &mut out),
         Some(Verb::Daemon { verb }) => verbs::daemon::run(&verb, &mut out),
         Some(Verb::Events(args)) => verbs::events::run(&args, &cli.common, &mut out),
+        Some(Verb::Usage(args)) => verbs::usage::run(&args, &cli.common, &mut out),
         Some(Verb::Journal) => verbs::journal::run(&cli.common, &mut out),
         Some(Verb::Gc(args)) => verbs::gc::run(&args, &cli.common, &mut out),
         Some(Verb::Doctor) => verbs::doctor::run(&cli.common, &mut out),

@@ -27,6 +27,7 @@ pub mod launch;
 pub mod launched;
 pub mod list;
 pub mod peek;
+pub mod prices;
 pub mod records;
 pub mod restore;
 pub mod resume;
@@ -34,6 +35,7 @@ pub mod send;
 pub mod start;
 pub mod stop;
 pub mod target;
+pub mod usage;
 pub mod worktree;
 
 pub use list::{Question, list, list_as_text};

@@ -293,7 +293,7 @@ fn take(report: Report, answer: &mut Answer) {
     answer.partial |= report.partial;
 }
 
-fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, now: Time) -> Box<Session> {
+pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, now: Time) -> Box<Session> {
     let verdict = judge(&s.observations, wish.map(|w| &w.intent));
     let mut because: Vec<_> = verdict.roles.into_iter().zip(s.observations).collect();
     because.sort_by_key(|(role, o)| (*role, o.witness));

@@ -13,6 +13,7 @@ mod fold;
 mod history;
 pub mod registry;
 mod sessions;
+mod spent;
 pub mod talk;
 
 use std::path::PathBuf;
@@ -150,6 +151,10 @@ impl Adapter for Claude {
 
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {
         vec![("CLAUDE_CODE_SESSION_ID".to_owned(), native_id.to_owned())]
+    }
+
+    fn spent(&self, look: &Look<'_>, to: &mut crate::spent::Tell<'_>) -> Option<Vec<lariat_core::Warning>> {
+        Some(spent::tell(look, to))
     }
 
     fn language(&self) -> &'static dyn Language {

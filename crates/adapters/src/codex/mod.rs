@@ -14,6 +14,7 @@
 mod bind;
 mod fold;
 mod sessions;
+mod spent;
 pub mod talk;
 
 use std::path::{Path, PathBuf};
@@ -153,6 +154,10 @@ impl Adapter for Codex {
 
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {
         vec![("CODEX_THREAD_ID".to_owned(), native_id.to_owned())]
+    }
+
+    fn spent(&self, look: &Look<'_>, to: &mut crate::spent::Tell<'_>) -> Option<Vec<Warning>> {
+        Some(spent::tell(look, to))
     }
 
     fn language(&self) -> &'static dyn Language {

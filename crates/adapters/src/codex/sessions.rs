@@ -102,6 +102,19 @@ fn rollouts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> bool
     all
 }
 
+/// Every rollout with its thread, also those of a thread that has several.
+pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Found)> {
+    let mut unopened = Vec::new();
+    let folders = all_folders(look.places, &mut |path, e| unopened.push(warning(look, &path, e.to_string())));
+    report.warnings.append(&mut unopened);
+    let mut all = Vec::new();
+    for (found, problems, _) in in_parallel(folders, |folder| in_folder(&folder, &|_| true)) {
+        report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e)));
+        all.extend(found.into_iter().map(|s| (s.thread, s.file)));
+    }
+    all
+}
+
 /// The rollout that a fork continues, and how many of its bytes belong to it.
 pub fn base_of(places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
     let (opened, _) = file::open(transcript).ok()?;

@@ -10,6 +10,7 @@
 mod bind;
 mod fold;
 mod sessions;
+mod spent;
 pub mod talk;
 
 use std::path::{Path, PathBuf};
@@ -155,6 +156,10 @@ impl Adapter for Gemini {
     /// Its tools carry nothing that names the session.
     fn marks(&self, _native_id: &str) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    fn spent(&self, look: &Look<'_>, to: &mut crate::spent::Tell<'_>) -> Option<Vec<Warning>> {
+        Some(spent::tell(look, to))
     }
 
     fn language(&self) -> &'static dyn Language {

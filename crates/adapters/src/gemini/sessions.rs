@@ -66,7 +66,7 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         };
         report.warnings.extend(error.map(|e| warning(look, &s.file.path, e)));
     }
-    let directories = directories(look, &read, report);
+    let directories = directories(look, read.iter().map(|(s, _)| &s.project), report);
     let (sessions, nameless) = by_session(read, &bound);
     report.warnings.extend(nameless.iter().map(|path| warning(look, path, "tells no session's id".into())));
     for (id, seen) in sessions {
@@ -110,6 +110,14 @@ fn files(look: &Look<'_>, report: &mut Report) -> Vec<Stored> {
     }
     all.sort_unstable_by(|a: &Stored, b: &Stored| a.file.path.cmp(&b.file.path));
     all
+}
+
+/// Every file, with the id as far as its name tells it, and the project's directory.
+pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Option<String>, Found)> {
+    let stored = files(look, report);
+    let directories = directories(look, stored.iter().map(|s| &s.project), report);
+    let with = |s: Stored| (s.short, directories.get(&s.project).cloned(), s.file);
+    stored.into_iter().map(with).collect()
 }
 
 fn in_project(look: &Look<'_>, project: &Path) -> (Vec<Stored>, Vec<(PathBuf, io::Error)>) {
@@ -198,8 +206,12 @@ fn by_session(read: Vec<(Stored, Read)>, bound: &Bound) -> (BTreeMap<String, See
 }
 
 /// The directory of each project folder.
-fn directories(look: &Look<'_>, read: &[(Stored, Read)], report: &mut Report) -> HashMap<PathBuf, String> {
-    let projects: HashSet<&PathBuf> = read.iter().map(|(s, _)| &s.project).collect();
+fn directories<'a>(
+    look: &Look<'_>,
+    projects: impl Iterator<Item = &'a PathBuf>,
+    report: &mut Report,
+) -> HashMap<PathBuf, String> {
+    let projects: HashSet<&PathBuf> = projects.collect();
     let mut found = HashMap::new();
     let mut missing = Vec::new();
     for project in projects {

@@ -17,6 +17,7 @@ mod legacy;
 mod log;
 mod record;
 mod sessions;
+mod spent;
 pub mod talk;
 
 use std::path::{Path, PathBuf};
@@ -197,6 +198,10 @@ impl Adapter for OpenCode {
     /// Its tools carry no mark of their session, only their parent's PID.
     fn marks(&self, _native_id: &str) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    fn spent(&self, look: &Look<'_>, to: &mut crate::spent::Tell<'_>) -> Option<Vec<Warning>> {
+        Some(spent::tell(look, to))
     }
 
     fn language(&self) -> &'static dyn Language {

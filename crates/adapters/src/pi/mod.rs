@@ -12,6 +12,7 @@ mod bind;
 mod events;
 mod fold;
 mod sessions;
+mod spent;
 pub mod talk;
 
 use std::path::{Path, PathBuf};
@@ -99,6 +100,10 @@ impl Adapter for Pi {
             id if ap::is_uuid(id) => vec![mark("PI_SESSION_ID")],
             _ => Vec::new(),
         }
+    }
+
+    fn spent(&self, look: &Look<'_>, to: &mut crate::spent::Tell<'_>) -> Option<Vec<Warning>> {
+        Some(spent::tell(look, to))
     }
 
     fn language(&self) -> &'static dyn Language {

@@ -108,6 +108,12 @@ fn files(look: &Look<'_>, report: &mut Report) -> Vec<Stored> {
     all
 }
 
+/// Every file, with the id that its name tells.
+pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Found)> {
+    let stem = |path: &Path| path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    files(look, report).into_iter().map(|s| (s.named.unwrap_or_else(|| stem(&s.file.path)), s.file)).collect()
+}
+
 fn flip<A, B>((a, b): (A, B)) -> (B, A) {
     (b, a)
 }

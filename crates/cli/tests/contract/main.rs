@@ -22,3 +22,4 @@ mod openclaw;
 mod opencode;
 mod pi;
 mod replay;
+mod usage;

@@ -50,6 +50,7 @@ mod resuming;
 mod stopping;
 mod targets;
 mod unbound;
+mod usage;
 mod waiting;
 mod worktrees;
 mod worktrees_cut_short;

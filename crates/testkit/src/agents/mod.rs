@@ -54,6 +54,12 @@ fn node_modules() -> PathBuf {
     }
 }
 
+/// A file of what is installed beside the agents.
+#[track_caller]
+pub fn file(relative: &str) -> PathBuf {
+    installed(relative)
+}
+
 /// A file of an installed agent.
 #[track_caller]
 fn installed(relative: &str) -> PathBuf {

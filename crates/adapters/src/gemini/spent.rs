@@ -1,0 +1,94 @@
+//! What Gemini's sessions used: every message that tells tokens, by its id, the last word of it.
+//!
+//! What was taken back was used all the same. A resumed session has several files, and messages may
+//! be written again in each.
+
+use std::path::Path;
+
+use lariat_core::{Time, Tokens, Warning};
+use memchr::memmem;
+use serde::{Deserialize, Serialize};
+
+use super::{sessions, warning};
+use crate::json::{Keep, Value};
+use crate::look::{Look, Report};
+use crate::reader::Fold;
+use crate::spent::{self, Again, Counts, File, Tally, Tell, Use};
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Messages(Tally);
+
+impl Messages {
+    fn message(&mut self, message: Value<'_>) {
+        let (Some(id), tokens) = (message.get("id").some_str(), message.get("tokens")) else { return };
+        if !tokens.exists() {
+            return;
+        }
+        let count = |key: &str| tokens.get(key).u64().unwrap_or(0);
+        let cached = count("cached");
+        let used = Use {
+            at: message.get("timestamp").str().and_then(Time::parse).map(|t| t.0.div_euclid(1000)),
+            model: 0,
+            tokens: Tokens {
+                input: count("input").saturating_add(count("tool")).saturating_sub(cached),
+                output: count("output").saturating_add(count("thoughts")),
+                cache_read: cached,
+                cache_write: 0,
+            },
+            cost: None,
+        };
+        let model = message.get("model").some_str().unwrap_or("unknown");
+        self.0.take(spent::known_by(&[id.as_bytes()]), model, used, Again::Last);
+    }
+}
+
+impl Counts for Messages {
+    fn tally(&self) -> &Tally {
+        &self.0
+    }
+}
+
+impl Fold for Messages {
+    const KEEP: Keep = |parent, key| match parent {
+        b"" | b"messages" => {
+            matches!(key, b"sessionId" | b"id" | b"timestamp" | b"tokens" | b"model" | b"messages" | b"$set")
+        }
+        b"$set" => key == b"messages",
+        b"tokens" => true,
+        _ => false,
+    };
+    const SIEVE: Option<fn(&[u8]) -> bool> =
+        Some(|line| memmem::find(line, b"\"tokens\"").is_some() || memmem::find(line, b"\"sessionId\"").is_some());
+
+    fn line(&mut self, line: Value<'_>) {
+        if line.get("id").str().is_some() {
+            self.message(line);
+            return;
+        }
+        if self.0.session.is_none() {
+            self.0.session = line.get("sessionId").some_str().map(str::to_owned);
+        }
+        let all = line.get("messages").items().chain(line.get("$set").get("messages").items());
+        all.for_each(|message| self.message(message));
+    }
+
+    fn gap(&mut self) {}
+
+    fn knows_head(&self) -> bool {
+        true
+    }
+
+    fn knows_tail(&self) -> bool {
+        true
+    }
+}
+
+/// Tells what every session used.
+pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
+    let mut report = Report::default();
+    let files = sessions::listed(look, &mut report).into_iter();
+    let files = files.map(|(session, dir, found)| File { session, dir, found }).collect();
+    let warning = |path: &Path, why: String| warning(look, path, why);
+    report.warnings.extend(spent::tell::<Messages>(look, "usage-gemini", files, &warning, to));
+    report.warnings
+}

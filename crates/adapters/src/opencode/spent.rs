@@ -1,0 +1,185 @@
+//! What OpenCode's sessions used: every assistant's message in its database and in the older files,
+//! with the cost that OpenCode itself works out.
+//!
+//! A fork holds copies under new ids. A copy has the same times, model, tokens and cost, so that is
+//! what a message is known by. A session that works for another counts for that one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lariat_core::Warning;
+use lariat_sys::file::{self, Directory, Kind};
+
+use super::{db, record, warning};
+use crate::json::{Doc, Value};
+use crate::look::Look;
+use crate::spent::{self, Known, Spent, Tell, Use};
+
+/// How far up a session is followed to the one it works for.
+const DEEPEST: usize = 16;
+/// No file of the older layout is larger that means anything.
+const LARGEST: u64 = 32 << 20;
+
+/// What the messages of one session used.
+#[derive(Default)]
+struct Session {
+    parent: Option<String>,
+    dir: Option<String>,
+    models: Vec<String>,
+    uses: Vec<(Known, Use)>,
+}
+
+impl Session {
+    /// Takes a message in; what it used, if it tells that.
+    fn take(&mut self, message: Value<'_>) {
+        let Some(tokens) = record::tokens(message.get("tokens")) else { return };
+        let cost = record::cost(message.get("cost").f64(), Some(tokens));
+        let used = tokens.input + tokens.output + tokens.cache_read + tokens.cache_write > 0;
+        if message.get("role").str() != Some("assistant") || !used {
+            return;
+        }
+        let time = |key: &str| message.get("time").get(key).u64().unwrap_or(0);
+        let model = message.get("modelID").some_str().unwrap_or("unknown");
+        let provider = message.get("providerID").some_str();
+        let model = provider.map_or_else(|| model.to_owned(), |p| format!("{p}/{model}"));
+        let numbers = [
+            time("created"),
+            time("completed"),
+            tokens.input,
+            tokens.output,
+            tokens.cache_read,
+            tokens.cache_write,
+            cost.unwrap_or(0.0).to_bits(),
+        ];
+        let known = spent::known_by(&[model.as_bytes(), numbers.map(u64::to_le_bytes).as_flattened()]);
+        let at = i64::try_from(time("created") / 1000).ok().filter(|at| *at > 0);
+        let model = self.models.iter().position(|m| *m == model).unwrap_or_else(|| {
+            self.models.push(model);
+            self.models.len() - 1
+        });
+        self.uses.push((known, Use { at, model, tokens, cost }));
+    }
+}
+
+type Sessions = BTreeMap<String, Session>;
+type Problems = Vec<(PathBuf, String)>;
+
+/// Tells what every session used.
+pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
+    let mut problems: Problems = Vec::new();
+    let path = &look.places.opencode_db;
+    let read = db::with(path, |db| stored(db, path)).unwrap_or_else(|why| {
+        problems.push((path.clone(), why));
+        None
+    });
+    let (mut sessions, more) = read.unwrap_or_default();
+    problems.extend(more);
+    let known: HashSet<String> = sessions.keys().cloned().collect();
+    older(&look.places.opencode.join("storage"), &known, &mut sessions, &mut problems);
+
+    let parents: HashMap<&str, &str> =
+        sessions.iter().filter_map(|(id, s)| Some((id.as_str(), s.parent.as_deref()?))).collect();
+    let mut seen = HashSet::new();
+    for (id, session) in &sessions {
+        let uses: Vec<Use> = session.uses.iter().filter(|(known, _)| seen.insert(*known)).map(|(_, u)| *u).collect();
+        let mut root = id.as_str();
+        for _ in 0..DEEPEST {
+            root = parents.get(root).copied().filter(|p| sessions.contains_key(*p)).unwrap_or(root);
+        }
+        if !uses.is_empty() {
+            to(Spent { session: root, dir: session.dir.as_deref(), models: &session.models, uses: &uses });
+        }
+    }
+    problems.into_iter().map(|(path, why)| warning(look, &path, why)).collect()
+}
+
+/// What the database holds, and what in it cannot be read.
+fn stored(db: &db::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
+    let (mut sessions, mut problems) = (Sessions::new(), Problems::new());
+    let connection = db.connection();
+    if connection.query_row("SELECT count(*) FROM sqlite_master WHERE name = 'message'", [], |r| r.get(0)) == Ok(0) {
+        return Ok((sessions, problems)); // a database that was just made
+    }
+    let moment = connection.unchecked_transaction()?;
+    let mut asked = connection.prepare("SELECT id, parent_id, directory FROM session")?;
+    let mut rows = asked.query([])?;
+    while let Some(row) = rows.next()? {
+        let session = Session { parent: db::text(row, 1), dir: db::text(row, 2), ..Session::default() };
+        sessions.insert(db::text(row, 0).unwrap_or_default(), session);
+    }
+    let mut asked = connection.prepare("SELECT session_id, data FROM message")?;
+    let mut rows = asked.query([])?;
+    let mut broken = 0;
+    loop {
+        // What lies behind a damaged page is lost, what came before is not.
+        let row = match rows.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(e) => {
+                problems.push((path.to_owned(), format!("messages could not all be read: {e}")));
+                break;
+            }
+        };
+        let session = sessions.entry(db::text(row, 0).unwrap_or_default()).or_default();
+        match record::message(row.get_ref(1)?.as_bytes().unwrap_or_default()) {
+            Ok(message) => session.take(message.root()),
+            Err(_) => broken += 1,
+        }
+    }
+    if broken > 0 {
+        problems.push((path.to_owned(), format!("{broken} messages are not JSON; what they used is not counted")));
+    }
+    drop(rows);
+    drop(asked);
+    moment.finish()?;
+    Ok((sessions, problems))
+}
+
+/// Adds what the older layout holds of sessions that the database does not know.
+fn older(storage: &Path, known: &HashSet<String>, sessions: &mut Sessions, problems: &mut Problems) {
+    for project in names(&storage.join("session"), problems) {
+        let folder = storage.join("session").join(project);
+        for name in names(&folder, problems) {
+            let Some(id) = name.strip_suffix(".json").filter(|id| !known.contains(*id)) else { continue };
+            let keep = |_: &[u8], key: &[u8]| matches!(key, b"directory" | b"parentID");
+            let Some(doc) = parsed(&folder.join(&name), problems, |bytes| record::parse(bytes, keep, 4000).ok()) else {
+                continue;
+            };
+            let session = sessions.entry(id.to_owned()).or_default();
+            session.parent = doc.root().get("parentID").some_str().map(str::to_owned);
+            session.dir = doc.root().get("directory").some_str().map(str::to_owned);
+        }
+    }
+    for id in names(&storage.join("message"), problems).into_iter().filter(|id| !known.contains(id)) {
+        let folder = storage.join("message").join(&id);
+        for name in names(&folder, problems).into_iter().filter(|name| name.ends_with(".json")) {
+            if let Some(doc) = parsed(&folder.join(name), problems, |bytes| record::message(bytes).ok()) {
+                sessions.entry(id.clone()).or_default().take(doc.root());
+            }
+        }
+    }
+}
+
+fn parsed(path: &Path, problems: &mut Problems, parse: impl Fn(&[u8]) -> Option<Doc>) -> Option<Doc> {
+    let read = file::read_small(path, LARGEST).map_err(|e| e.to_string());
+    let doc = read.and_then(|bytes| parse(&bytes).ok_or_else(|| "it is not JSON; what it used is not counted".into()));
+    doc.map_err(|why| problems.push((path.to_owned(), why))).ok()
+}
+
+/// The names in a folder, in order. A folder that is not there has none.
+fn names(folder: &Path, problems: &mut Problems) -> Vec<String> {
+    match Directory::open(folder).and_then(|d| d.entries()) {
+        Ok(entries) => {
+            let mut names: Vec<String> =
+                entries.into_iter().filter(|e| e.kind != Kind::Other).map(|e| e.name).collect();
+            names.sort_unstable();
+            names
+        }
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Vec::new(),
+        Err(e) => {
+            problems.push((folder.to_owned(), e.to_string()));
+            Vec::new()
+        }
+    }
+}
