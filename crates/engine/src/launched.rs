@@ -138,7 +138,7 @@ impl All {
         let moved = || {
             let process = sighting.process.as_ref()?;
             let launched = self.by_id.get(self.by_process.get(&(process.pid, process.start))?)?;
-            let same = id.split_once(':').is_some_and(|(agent, _)| agent == launched.record.agent);
+            let same = id.strip_prefix(&launched.record.agent).is_some_and(|rest| rest.starts_with(':'));
             same.then_some(launched)
         };
         self.by_id.get(id).or_else(moved)
@@ -304,7 +304,7 @@ impl Launched {
     }
 
     fn adapter(&self) -> Option<&'static dyn Adapter> {
-        lariat_adapters::all().into_iter().find(|a| a.name() == self.record.agent)
+        lariat_adapters::named(&self.record.agent)
     }
 
     /// What its output tells of a turn that was open when it ended, and that its store may not show.

@@ -131,7 +131,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
         Some(launched) => (launched.record.launch.handle.clone(), launched.folder.clone()),
         None => handle::make(places, None).map_err(files(&places.state))?,
     };
-    let asked = question_of(launched.as_ref(), again, way, &folder);
+    let mut asked = question_of(launched.as_ref(), again, way, &folder);
+    asked.command = start::command(places, session.agent, std::mem::take(&mut asked.command));
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
         let record = Record {
             launch: {
