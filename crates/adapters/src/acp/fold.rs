@@ -83,7 +83,7 @@ impl Events {
         self.open.is_some()
     }
 
-    fn owned(&mut self, owner: Value<'_>, at: Option<i64>) {
+    fn owned(&mut self, owner: Value<'_>) {
         let text = |key: &str| owner.get(key).some_str().map(str::to_owned);
         let number = |key: &str| owner.get(key).u64();
         let pid = number("pid").and_then(|p| u32::try_from(p).ok());
@@ -91,7 +91,7 @@ impl Events {
         self.owner = Some(Owner { boot, pid, start, pidfd_inode: number("pidfd_inode") });
         self.agent = text("agent").or(self.agent.take());
         self.cwd = text("cwd").or(self.cwd.take());
-        (self.open, self.tool, self.up, self.since) = (None, None, false, at);
+        (self.open, self.tool, self.up) = (None, None, false);
         self.asks.clear();
     }
 
@@ -219,9 +219,8 @@ impl Fold for Events {
     fn line(&mut self, line: Value<'_>) {
         let at = line.get("at").u64().map(u64::cast_signed);
         self.started = self.started.or(at);
-        self.updated = self.updated.max(at);
         if line.get("owner").is_object() {
-            self.owned(line.get("owner"), at);
+            self.owned(line.get("owner"));
         } else if let Some(id) = line.get("session").some_str() {
             (self.id, self.up, self.since) = (Some(id.to_owned()), true, at);
             self.model = line.get("model").some_str().map(str::to_owned).or(self.model.take());
@@ -229,6 +228,10 @@ impl Fold for Events {
             self.sent(line.get("to"), at);
         } else if line.get("from").is_object() && !line.get("replay").is_true() {
             self.came(line.get("from"), at);
+        }
+        // An owner whose agent did not take the session up has changed nothing of it.
+        if self.up {
+            self.updated = self.updated.max(at);
         }
     }
 
