@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::looks::Stage;
 
-fn stage(name: &str) -> Stage {
+fn stage(name: &'static str) -> Stage {
     let stage = Stage::new(name);
     let folder = stage.sandbox.home().join(".config/lariat");
     std::fs::create_dir_all(&folder).expect("a folder");
