@@ -1,8 +1,12 @@
-//! Agents that speak the Agent Client Protocol, for real: `opencode acp`, launched by lariat.
+//! Agents that speak the Agent Client Protocol, for real: `opencode acp` and `codex-acp`, launched by lariat.
 //!
-//! OpenCode keeps such a session in its own store too; there must be one row of it all the same.
+//! Both keep such a session in their own store too; there must be one row of it all the same.
 
-use lariat_testkit::{DEADLINE, Signal, agents::OpenCode, wait_until};
+use lariat_testkit::{
+    DEADLINE, Signal,
+    agents::{Codex, OpenCode},
+    wait_until,
+};
 use serde_json::{Value, json};
 
 use crate::looks::Stage;
@@ -11,7 +15,8 @@ fn stage(name: &'static str) -> Stage {
     let stage = Stage::new(name);
     let folder = stage.sandbox.home().join(".config/lariat");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let settings = "[[acp]]\nname = \"opencode\"\ncommand = [\"opencode\", \"acp\"]\n";
+    let settings = "[[acp]]\nname = \"opencode\"\ncommand = [\"opencode\", \"acp\"]\n\
+                    [[acp]]\nname = \"codex\"\ncommand = [\"codex-acp\"]\n";
     std::fs::write(folder.join("config.toml"), settings).expect("settings");
     stage
 }
@@ -87,4 +92,30 @@ fn opencode_asks_and_is_answered_and_ends_with_its_one_turn() {
     nothing_is_left(&stage);
     assert!(!stage.sandbox.work().join("denied").exists());
     assert_eq!(act(&stage, &["status", handle])["live"], false);
+}
+
+#[test]
+fn codex_is_talked_to_cancelled_and_taken_up_again() {
+    let stage = stage("acp-codex");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    codex.speak_acp();
+    let launched = act(&stage, &["launch", "acp:codex", "-p", "hello"]);
+    let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
+    act(&stage, &["wait", handle, "--until", "idle", "--timeout", "60s"]);
+    let row = stage.now().has("status", "idle").has("native_id", id).has("agent", "acp:codex");
+    stage.agree_on_reply(&row.has("pid", launched["pid"].clone()), "echo: hello");
+    codex.wait_for_rollout("echo: hello", DEADLINE);
+    act(&stage, &["send", handle, "THEN later TOOL touch started; true"]);
+    stage.model.wait_for_hold("later", DEADLINE);
+    stage.agree(&stage.now().has("status", "working").has("native_id", id));
+    act(&stage, &["stop", handle]);
+    nothing_is_left(&stage);
+    let row = stage.now().ended("stopped").has("native_id", id);
+    assert!(row.0["because"].to_string().contains("its turn was cancelled"), "{row}");
+    act(&stage, &["resume", handle]);
+    let told = act(&stage, &["send", handle, "and now", "--wait"]);
+    assert_eq!(told["reply"], "echo: and now", "{told}");
+    act(&stage, &["kill", handle]);
+    nothing_is_left(&stage);
+    stage.now().ended("stopped").has("native_id", id);
 }
