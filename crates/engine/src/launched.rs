@@ -225,6 +225,21 @@ impl Launched {
         self.house().cgroup.is_some_and(|c| c.members().is_ok_and(|m| !m.is_empty()))
     }
 
+    /// What it started and left behind: in its cgroup, or by the mark that all of it carries.
+    pub fn leftovers(&self) -> Result<Vec<u32>, lariat_sys::scan::ScanError> {
+        let inside = self.house().cgroup.map(|c| c.members()).transpose()?.unwrap_or_default();
+        let handle = self.record.launch.handle.as_str();
+        let holders: Vec<u32> =
+            self.shim.iter().flat_map(|s| [Some(&s.shim), s.keeper.as_ref()]).flatten().map(|p| p.pid).collect();
+        let ours = |p: &Process| {
+            let marked =
+                || lariat_sys::process::environment(p.pid).is_ok_and(|e| e.get(lariat_shim::MARK) == Some(handle));
+            !holders.contains(&p.pid) && p.pid != std::process::id() && (inside.contains(&p.pid) || marked())
+        };
+        let table = lariat_sys::scan::Table::scan()?;
+        Ok(table.iter().filter(|p| ours(p) && !matches!(p.is_alive(), Ok(false))).map(|p| p.pid).collect())
+    }
+
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self) -> Option<record::Exit> {

@@ -55,6 +55,9 @@ pub enum SendError {
     /// It was typed, and the agent does not show it.
     #[error("it was typed, but its transcript does not show it after {0:?}; `lariat attach` shows why")]
     Stalled(Duration),
+    /// It was sent, and the agent did not read it.
+    #[error("it was sent, but the agent has not taken it after {0:?}; `lariat peek` shows what it does")]
+    Unread(Duration),
     /// The key was used for something else.
     #[error("the key '{0}' was used for another text, so nothing was typed")]
     OtherText(String),
@@ -202,7 +205,7 @@ fn lost_mail(lost: acp::Lost, message: &Message<'_>) -> SendError {
         acp::Lost::Refused(why) if why == acp::TURN_OPEN => SendError::Busy("working"),
         acp::Lost::Refused(why) => SendError::Refused(why),
         acp::Lost::Untaken => SendError::Refused("its owner did not take it, so nothing was sent".into()),
-        acp::Lost::Silent => SendError::Stalled(message.patience),
+        acp::Lost::Silent => SendError::Unread(message.patience),
         acp::Lost::Io(e) => e.into(),
     }
 }

@@ -8,10 +8,12 @@
 //! | prompt | does |
 //! |---|---|
 //! | `HOLD PIPE` | says "thinking", then waits until somebody writes to that FIFO |
+//! | `MUTE PIPE` | the same, without a word |
 //! | `TOOL PIPE` | the same, as a call of a tool |
 //! | `ASK WHAT` | asks for permission, and says which option it was given |
 //! | `TWICE` | asks two at once |
 //! | `READ` | asks for what no client of ours offers, and says what it was told |
+//! | `LEAVE` | starts a process in a session of its own, which stays |
 //! | `FAIL`, `REFUSE` | ends the turn in an error, or with a refusal |
 //! | `DIE N` | exits |
 //! | anything else | says it back, in two pieces |
@@ -21,6 +23,7 @@ use std::{
     fs,
     io::{self, BufRead, Read, Write},
     path::PathBuf,
+    process::{Command, Stdio},
     sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -106,6 +109,12 @@ fn turn(session: &str, prompt: &str) {
             chunk(session, "thinking");
             wait_for(rest);
         }
+        "LEAVE" => {
+            let mut child = Command::new("setsid");
+            child.args(["tail", "-f", "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            drop(child.spawn().expect("a child"));
+        }
+        "MUTE" => wait_for(rest),
         "TOOL" => {
             update(
                 session,

@@ -49,7 +49,7 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         Ok(_) => ("sent", 0),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
-        Err(SendError::Stalled(_) | SendError::Typed(_)) => ("stalled", 4),
+        Err(SendError::Stalled(_) | SendError::Unread(_) | SendError::Typed(_)) => ("stalled", 4),
         Err(SendError::OtherText(_) | SendError::Refused(_)) => ("refused", 3),
         Err(SendError::Gateway(_)) if session.live.is_none() => ("unknown", 5),
         Err(_) => ("failed", 1),

@@ -162,6 +162,39 @@ fn at_work_it_takes_nothing_more_and_a_stop_cancels_the_turn() {
 }
 
 #[test]
+fn sent_means_that_the_agent_has_read_it() {
+    let stage = Stage::new("acp-sent");
+    let launched = stage.launch(&["acp:scripted"]);
+    // A model may think for long before its first word.
+    let told = stage.act(&["send", launched.handle(), "MUTE pipe"]);
+    assert_eq!(told["outcome"], "sent");
+    list(&stage.sandbox).expect(launched.id(), "working", Some(launched.pid()));
+    stage.let_go();
+    stage.until(&launched, "idle", "turn over");
+    let [agent] = stage.agents()[..] else { panic!("{:?}", stage.agents()) };
+    let agent = stage.sandbox.world().process(agent).expect("an agent");
+    assert!(agent.signal(Signal::STOP));
+    let told = stage.ask(&["send", launched.handle(), "hello", "--timeout", "2s", "--key", "once"]);
+    assert_eq!((told.code(), &told.json()["outcome"]), (4, &"stalled".into()), "{told:?}");
+    assert!(agent.signal(Signal::CONT));
+    stage.until(&launched, "idle", "turn over");
+    assert_eq!(stage.reply(&launched), "echo: hello", "it was sent all the same");
+    let told = stage.act(&["send", launched.handle(), "hello", "--key", "once"]);
+    assert_eq!(told["outcome"], "sent", "{told}");
+    let talk = stage.act(&["peek", launched.handle(), "-n", "9"])["messages"].clone();
+    let hellos = talk.as_array().expect("messages").iter().filter(|m| m["text"] == "hello").count();
+    assert_eq!(hellos, 1, "and once: {talk}");
+    // An owner that reads no mail has taken none.
+    let owner = stage.sandbox.world().process(launched.pid()).expect("an owner");
+    assert!(owner.signal(Signal::STOP));
+    let told = stage.ask(&["send", launched.handle(), "never", "--timeout", "1s"]);
+    assert_eq!(told.code(), 3, "{told:?}");
+    assert!(owner.signal(Signal::CONT));
+    let told = stage.act(&["send", launched.handle(), "now", "--wait"]);
+    assert_eq!(told["reply"], "echo: now", "{told}");
+}
+
+#[test]
 fn what_it_asks_is_shown_and_answered() {
     let stage = Stage::new("acp-asks");
     let launched = stage.launch(&["acp:scripted", "-p", "ASK rm -rf build"]);

@@ -69,6 +69,22 @@ fn without_an_owner_a_turn_was_cut_off_and_goes_on_where_it_was() {
 }
 
 #[test]
+fn while_something_of_it_is_left_it_is_not_taken_up_again() {
+    let stage = Stage::new("acp-left");
+    let launched = stage.launch(&["acp:scripted", "-p", "LEAVE"]);
+    stage.until(&launched, "idle", "turn over");
+    stage.kill_owner(&launched);
+    stage.until(&launched, "done", "");
+    let refused = stage.ask(&["resume", launched.handle()]);
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    assert!(refused.stderr.contains("left processes that may still work on it"), "{}", refused.stderr);
+    stage.act(&["stop", launched.handle()]);
+    stage.nothing_is_left();
+    let again = Launched(stage.act(&["resume", launched.handle()]));
+    list(&stage.sandbox).expect(launched.id(), "idle", Some(again.pid()));
+}
+
+#[test]
 fn after_a_reboot_it_is_restored_and_a_fork_is_another() {
     let mut stage = Stage::new("acp-reboot");
     let launched = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);

@@ -34,6 +34,9 @@ pub use lariat_adapters::acp::VERB;
 /// Where prompts are left, in a session's folder.
 const MAIL: &str = "mail";
 
+/// How long after it has read a prompt an agent would have refused it.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// Why mail is refused while the agent is at work.
 pub const TURN_OPEN: &str = "a turn is open";
 
@@ -54,8 +57,8 @@ enum Fate {
     Begun,
     /// It was not sent, or the agent would not take it.
     Refused(String),
-    /// Sent, and nothing was heard since.
-    Sent,
+    /// Sent, and nothing was heard since; whether the agent has read it.
+    Sent(bool),
     /// Nothing is known of it.
     Lying,
 }
@@ -79,7 +82,8 @@ impl From<io::Error> for Lost {
     }
 }
 
-/// Leaves a prompt for a session's owner; returns when the agent shows that its turn has begun.
+/// Leaves a prompt for a session's owner; returns when the agent shows that its turn has begun, or has
+/// read it and refuses it not: a model may think for long before its first word.
 pub fn post(launched: &Launched, prompt: &str, patience: Duration) -> Result<(), Lost> {
     let folder = launched.folder.join(MAIL);
     durable::make_folder(&folder)?;
@@ -91,6 +95,7 @@ pub fn post(launched: &Launched, prompt: &str, patience: Duration) -> Result<(),
     let text = serde_json::to_string(&Mail { prompt: prompt.to_owned() }).map_err(io::Error::from)?;
     durable::put(&folder, &name, text.as_bytes())?;
     let began = Instant::now();
+    let mut taken: Option<Instant> = None;
     loop {
         let gone = matches!(launched.process(), Ok(None));
         let fate = fate(&launched.folder, from, &name)?;
@@ -98,7 +103,9 @@ pub fn post(launched: &Launched, prompt: &str, patience: Duration) -> Result<(),
         match fate {
             Fate::Begun => return Ok(()),
             Fate::Refused(why) => return Err(Lost::Refused(why)),
-            Fate::Sent if late => return Err(Lost::Silent),
+            // The protocol has no word for "taken"; what is wrong with a prompt is said at once.
+            Fate::Sent(true) if *taken.get_or_insert_with(Instant::now) + SETTLED < Instant::now() => return Ok(()),
+            Fate::Sent(_) if late => return Err(Lost::Silent),
             Fate::Lying if late => {
                 // Whoever takes the file away decides: it is either sent or was never left.
                 #[expect(clippy::disallowed_methods, reason = "our own mail, which nobody took")]
@@ -127,12 +134,13 @@ fn fate(folder: &Path, from: u64, name: &str) -> io::Result<Fate> {
         if line["mail"] == name {
             match line["refused"].as_str() {
                 Some(why) => return Ok(Fate::Refused(why.to_owned())),
-                None => (fate, request) = (Fate::Sent, line["request"].clone()),
+                None if line["taken"] == true => fate = Fate::Sent(true),
+                None => (fate, request) = (Fate::Sent(false), line["request"].clone()),
             }
             continue;
         }
         let message = &line["from"];
-        if !matches!(fate, Fate::Sent) || !message.is_object() {
+        if !matches!(fate, Fate::Sent(_)) || !message.is_object() {
             continue;
         }
         if message["method"].is_null() && message["id"] == request {

@@ -36,6 +36,8 @@ use crate::ask::{self, Request};
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Our own looks into the folder, should a hint be lost.
 const LOOK: Duration = Duration::from_secs(30);
+/// When to look first whether the agent has read what was sent; then seldom and seldomer.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// Prompts are no larger.
 const LARGEST: u64 = 64 << 20;
 
@@ -82,6 +84,7 @@ pub fn run(order: &Path) -> io::Result<u8> {
         session: String::new(),
         turn: None,
         asks: HashMap::new(),
+        untaken: None,
         parts: 0,
     };
     owner.live()
@@ -121,6 +124,8 @@ struct Owner {
     /// What the agent asks, by the name of our record of it.
     asks: HashMap<String, Value>,
     parts: u32,
+    /// Mail that was sent and that the agent may not have read yet, and when to look next.
+    untaken: Option<(String, Duration)>,
 }
 
 impl Owner {
@@ -255,11 +260,29 @@ impl Owner {
         }
     }
 
+    /// The next thing to heed. Meanwhile, tells when the agent has read the last mail.
+    fn next(&mut self) -> Result<Heard, End> {
+        while let Some((name, pause)) = self.untaken.take() {
+            if self.wire.is_taken() {
+                self.wire.note(json!({"mail": name, "taken": true}))?;
+                break;
+            }
+            match self.heard.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => self.untaken = Some((name, (pause * 2).min(LOOK))),
+                heard => {
+                    self.untaken = Some((name, pause));
+                    return Ok(heard.unwrap_or(Heard::Silence));
+                }
+            }
+        }
+        Ok(self.heard.recv().unwrap_or(Heard::Silence))
+    }
+
     fn go_on(&mut self) -> Result<(), End> {
         // What came while it was beginning gave its hint in vain.
         self.look_around()?;
         loop {
-            match self.heard.recv().unwrap_or(Heard::Silence) {
+            match self.next()? {
                 Heard::Message(message) => {
                     self.wire.came(&message)?;
                     self.hear(&message)?;
@@ -361,7 +384,9 @@ impl Owner {
         }
         let request = self.wire.next();
         self.wire.note(json!({"mail": name, "request": request}))?;
-        self.prompt(&mail.prompt)
+        self.prompt(&mail.prompt)?;
+        self.untaken = Some((name.to_owned(), FIRST_LOOK));
+        Ok(())
     }
 
     fn refuse_mail(&mut self, name: &str, why: &str) -> io::Result<()> {

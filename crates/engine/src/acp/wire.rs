@@ -96,6 +96,11 @@ impl Wire {
         input.flush()
     }
 
+    /// Whether the agent has read all that was sent.
+    pub fn is_taken(&self) -> bool {
+        self.input.as_ref().is_some_and(|input| matches!(lariat_sys::file::unread(input), Ok(0)))
+    }
+
     /// Writes down what came.
     pub fn came(&mut self, message: &Value) -> io::Result<()> {
         let said_before = self.replay && message["method"] == "session/update";
