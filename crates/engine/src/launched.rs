@@ -105,6 +105,11 @@ impl All {
                 Ok(Some(launched)) => match &launched.record.native_id {
                     Some(native) => {
                         let id = format!("{}:{native}", launched.record.agent);
+                        // Agents choose ids, and one may choose the same again: the last run has it.
+                        let began = |l: &Launched| l.shim.as_ref().map(|s| s.started_at);
+                        if all.by_id.get(&id).is_some_and(|other| began(other) > began(&launched)) {
+                            continue;
+                        }
                         let process = launched.shim.as_ref().map(|s| (s.agent.pid, s.agent.start));
                         all.by_process.extend(process.map(|p| (p, id.clone())));
                         all.by_id.insert(id, launched);

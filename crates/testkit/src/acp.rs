@@ -218,7 +218,9 @@ pub fn main() {
             }
         }
     }
-    while lacks == "deaf" {
-        thread::park();
+    if lacks == "deaf" {
+        loop {
+            thread::park();
+        }
     }
 }

@@ -161,9 +161,9 @@ impl Events {
                 self.title = update.get("title").some_str().map(str::to_owned).or(self.title.take())
             }
             "usage_update" => {
-                let cost = update.get("cost");
+                let cost = update.get("cost"); // 0 where the agent knows no price
                 let in_dollars = cost.get("currency").str() == Some("USD");
-                self.cost = cost.get("amount").f64().filter(|c| in_dollars && *c >= 0.0).or(self.cost);
+                self.cost = cost.get("amount").f64().filter(|c| in_dollars && *c > 0.0).or(self.cost);
             }
             _ => {}
         }

@@ -7,6 +7,7 @@
 //!
 //! An owner whose folder is gone still has its messages open, and is read through that.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -28,7 +29,7 @@ pub fn tell(look: &Look<'_>, agent: &str, report: &mut Report) {
     let mut files = files(look, report);
     files.extend(orphaned(look, &files));
     let read = read_all::<Events>(look, "acp", &files);
-    let mut owners = Vec::new();
+    let mut seen: Vec<(&'static str, Sighting)> = Vec::new();
     for (file, read) in files.into_iter().zip(read) {
         let reading = match read {
             Ok(reading) => reading,
@@ -39,21 +40,26 @@ pub fn tell(look: &Look<'_>, agent: &str, report: &mut Report) {
             }
         };
         report.warnings.extend(reading.complaint().map(|why| warning(look, &file.path, why)));
-        owners.extend(reading.fold.owner.as_ref().map(|o| o.pid));
         let name = reading.fold.agent.as_deref().and_then(super::named).map(|a| a.name());
-        let Some(name) = name.filter(|name| crate::means(agent, name)) else { continue };
-        let Some(sighting) = sighting(look, &file.path, *reading) else { continue };
+        seen.extend(name.zip(sighting(look, &file.path, *reading)));
+    }
+    // Agents choose ids, and one may choose the same again: the one that lives is the session, else the newest.
+    seen.sort_by_key(|(_, s)| (s.process.is_none(), std::cmp::Reverse(s.about.updated_at)));
+    let mut told: HashSet<(&str, String)> = HashSet::new();
+    seen.retain(|(name, s)| told.insert((name, s.native_id.clone())));
+    let owners: Vec<u32> = seen.iter().filter_map(|(_, s)| s.process.as_ref()).map(|p| p.pid).collect();
+    for (name, sighting) in seen.into_iter().filter(|(name, _)| crate::means(agent, name)) {
         let ended = sighting.process.is_none() && has_ended(&sighting);
         if ended && look.scope == Scope::Live {
             report.hidden += 1;
             continue;
         }
         if !ended {
-            report.watch.extend(file.path.parent().map(Path::to_owned));
+            report.watch.extend(sighting.transcript.as_ref().and_then(|t| t.parent()).map(Path::to_owned));
         }
         report.sessions.push((look.judge)(name, sighting));
     }
-    owners_without(look, &owners, "its messages cannot be found", report);
+    owners_without(look, &owners, "its messages tell of no session", report);
     report.watch.push(look.places.state.join("sessions"));
     report.sessions.sort_by(|a, b| a.id.cmp(&b.id));
 }

@@ -6,7 +6,7 @@ use std::fs;
 use lariat_testkit::{DEADLINE, Output, Sandbox, Signal, built, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{ask, list};
+use crate::asking::{ask, lariat, list};
 
 /// A sandbox whose settings name the scripted agent, once for each thing that it may lack.
 pub struct Stage {
@@ -192,6 +192,42 @@ fn sent_means_that_the_agent_has_read_it() {
     assert!(owner.signal(Signal::CONT));
     let told = stage.act(&["send", launched.handle(), "now", "--wait"]);
     assert_eq!(told["reply"], "echo: now", "{told}");
+}
+
+#[test]
+fn of_two_prompts_at_once_one_is_taken() {
+    let stage = Stage::new("acp-race");
+    let launched = stage.launch(&["acp:scripted"]);
+    stage.sandbox.run(["mkfifo", "gate"]).expect_success();
+    let points = stage.sandbox.root().join("points");
+    let late = lariat(&stage.sandbox, &["send", launched.handle(), "late", "--json"])
+        .env("LARIAT_PAUSE_AT", "acp.post")
+        .env("LARIAT_PAUSE_ON", stage.sandbox.work().join("gate"))
+        .env("LARIAT_POINTS", &points);
+    let late = stage.sandbox.spawn(&late);
+    let there = || fs::read_to_string(&points).is_ok_and(|p| p.contains("acp.post"));
+    wait_until("it has looked and saw nobody", DEADLINE, there);
+    stage.act(&["send", launched.handle(), "HOLD pipe"]);
+    stage.sandbox.run(["sh", "-c", "echo > gate"]).expect_success();
+    let told = late.output(DEADLINE);
+    assert_eq!((told.code(), &told.json()["outcome"]), (3, &"busy".into()), "{told:?}");
+    stage.let_go();
+    stage.until(&launched, "idle", "turn over");
+    assert_eq!(stage.reply(&launched), "thinking", "the other was not said");
+}
+
+#[test]
+fn an_id_that_an_agent_gives_again_is_one_row() {
+    let stage = Stage::new("acp-again");
+    let first = stage.launch(&["acp:scripted", "-p", "hello"]);
+    stage.until(&first, "idle", "");
+    stage.act(&["stop", first.handle()]);
+    // It forgets, and begins to count anew.
+    fs::remove_dir_all(stage.sandbox.home().join(".scripted-acp")).expect("its store");
+    let second = stage.launch(&["acp:scripted"]);
+    assert_eq!(second.id(), first.id());
+    list(&stage.sandbox).expect(second.id(), "idle", Some(second.pid()));
+    assert_eq!(list(&stage.sandbox).session(second.id())["handle"], second.handle());
 }
 
 #[test]

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::acp::EVENTS;
+use lariat_sys::point::point;
 use lariat_sys::watch::Watch;
 use lariat_sys::{durable, file};
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,7 @@ pub fn post(launched: &Launched, prompt: &str, patience: Duration) -> Result<(),
     watch.path(&launched.folder.join(EVENTS));
     launched.shim.iter().for_each(|shim| watch.process(shim.agent.pid));
     let text = serde_json::to_string(&Mail { prompt: prompt.to_owned() }).map_err(io::Error::from)?;
+    point("acp.post");
     durable::put(&folder, &name, text.as_bytes())?;
     let began = Instant::now();
     let mut taken: Option<Instant> = None;
