@@ -222,7 +222,10 @@ impl Fold for Events {
         if line.get("owner").is_object() {
             self.owned(line.get("owner"));
         } else if let Some(id) = line.get("session").some_str() {
-            (self.id, self.up, self.since) = (Some(id.to_owned()), true, at);
+            (self.id, self.up) = (Some(id.to_owned()), true);
+            if self.open.is_none() {
+                self.since = at;
+            }
             self.model = line.get("model").some_str().map(str::to_owned).or(self.model.take());
         } else if line.get("to").is_object() {
             self.sent(line.get("to"), at);

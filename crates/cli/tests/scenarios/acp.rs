@@ -195,6 +195,19 @@ fn sent_means_that_the_agent_has_read_it() {
 }
 
 #[test]
+fn launched_with_a_prompt_it_is_never_seen_at_rest_before_its_turn() {
+    let stage = Stage::new("acp-first");
+    stage.sandbox.run(["mkfifo", "gate"]).expect_success();
+    let gate = format!("LARIAT_PAUSE_ON={}", stage.sandbox.work().join("gate").display());
+    let held = ["--env", "LARIAT_PAUSE_AT=acp.known", "--env", &gate];
+    let launched = stage.launch(&[&["acp:scripted", "-p", "HOLD pipe"], &held[..]].concat());
+    list(&stage.sandbox).expect(launched.id(), "working", Some(launched.pid()));
+    stage.sandbox.run(["sh", "-c", "echo > gate"]).expect_success();
+    stage.let_go();
+    stage.until(&launched, "idle", "turn over");
+}
+
+#[test]
 fn of_two_prompts_at_once_one_is_taken() {
     let stage = Stage::new("acp-race");
     let launched = stage.launch(&["acp:scripted"]);

@@ -209,16 +209,17 @@ impl Owner {
             _ => return Err(End::Unable("it gave no session id that could be used".into())),
         };
         let model = self.choose_model(&opened)?;
-        self.wire.note(json!({"session": self.session, "model": model}))?;
-        writeln!(io::stdout(), "{}", json!({"session": self.session}))?;
-        point("acp.known");
         // What was left for an owner before this one was not said to it.
         for (name, _) in self.mail() {
             self.refuse_mail(&name, "the owner that it was left for is gone")?;
         }
+        // The prompt first: whoever learns of the session must not find it at rest before its turn.
         if let Some(prompt) = self.order.prompt.clone() {
             self.prompt(&prompt)?;
         }
+        self.wire.note(json!({"session": self.session, "model": model}))?;
+        writeln!(io::stdout(), "{}", json!({"session": self.session}))?;
+        point("acp.known");
         Ok(())
     }
 
