@@ -292,7 +292,11 @@ impl Start<'_> {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(shim));
             let sign = id.as_ref().is_some_and(|id| self.came_up(id, shim, began, ended.is_some()));
-            let patience = if self.again { BACK } else { AT_ONCE };
+            let patience = match self.adapter.is_spoken_for() {
+                true => PATIENCE, // who speaks for it says when it is there
+                false if self.again => BACK,
+                false => AT_ONCE,
+            };
             match (id, ended) {
                 (Some(id), _) if sign => return Ok(id),
                 (Some(id), None) if clock.elapsed() > patience || self.record.native_id.is_none() => return Ok(id),

@@ -157,7 +157,10 @@ fn sighting(look: &Look<'_>, path: &Path, reading: Reading<Events>) -> Option<Si
         (None, Stand::Failed(error)) => Fact::Turn(Turn::Over(Outcome::Failed(error.clone().into()))),
         (None, Stand::Cancelled) => Fact::Turn(Turn::Over(Outcome::Aborted("its turn was cancelled".into()))),
     };
-    observations.push(Observation::new(Witness::Store, turn).at(since).from(source));
+    // Before its agent has the session, a new owner is not where the last one stopped.
+    if process.is_none() || f.up {
+        observations.push(Observation::new(Witness::Store, turn).at(since).from(source));
+    }
     Some(Sighting {
         native_id,
         observations,

@@ -146,7 +146,12 @@ fn a_word_counts_only_while_that_very_owner_lives() {
     let text = fs::read_to_string(&torn).expect("messages");
     fs::write(&torn, format!("{text}not json\n{{\"at\":4000,\"from\":{{\"id\":3,\"result\":{{\"stopReason\":\"end_tu"))
         .expect("messages");
+    let path = left(sandbox, "four", &owner(999_999, &boot, 1), "taken-up");
+    let text = fs::read_to_string(&path).expect("messages");
+    let now = json!({"at": 5_000, "owner": owner(other.pid(), &boot, start)});
+    fs::write(&path, format!("{text}{now}\n")).expect("messages");
     let seen = list(sandbox);
+    seen.expect("taken-up", "starting", Some(other.pid()));
     for native_id in ["reused", "rebooted", "torn"] {
         seen.expect(native_id, "interrupted", None);
     }

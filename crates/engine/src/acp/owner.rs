@@ -245,7 +245,7 @@ impl Owner {
         loop {
             match self.heard.recv().unwrap_or(Heard::Silence) {
                 Heard::Message(message) => {
-                    self.wire.came(&message)?;
+                    self.came(&message)?;
                     if message["method"].is_null() && message["id"] == id {
                         return match message["error"].is_object() {
                             true => Err(End::Unable(format!("{method}: {}", told(&message["error"])))),
@@ -285,7 +285,7 @@ impl Owner {
         loop {
             match self.next()? {
                 Heard::Message(message) => {
-                    self.wire.came(&message)?;
+                    self.came(&message)?;
                     self.hear(&message)?;
                     if self.order.once && self.turn.is_none() {
                         return Ok(());
@@ -306,11 +306,19 @@ impl Owner {
         Ok(())
     }
 
+    /// Writes down what came; what it asks lies where it can be answered before anybody hears of it.
+    fn came(&mut self, message: &Value) -> io::Result<()> {
+        if message["method"] == "session/request_permission" && !message["id"].is_null() {
+            self.asked(message)?;
+        }
+        self.wire.came(message)
+    }
+
     /// Heeds what the agent says, which is written down already.
     fn hear(&mut self, message: &Value) -> Result<(), End> {
         match (message["method"].as_str(), &message["id"]) {
             (Some(_), Value::Null) => {}
-            (Some("session/request_permission"), _) => self.asked(message)?,
+            (Some("session/request_permission"), _) => {}
             (Some(method), id) => self.wire.refuse(id, method)?,
             (None, id) if self.turn.is_some_and(|turn| *id == turn) => {
                 self.turn = None;
