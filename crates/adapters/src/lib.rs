@@ -6,6 +6,7 @@
 //! was read, [`agent_process`] tells an agent from other processes, [`talk`]
 //! reads a conversation. An adapter is one folder and one entry in [`all`].
 
+pub mod acp;
 pub mod agent_process;
 pub mod cache;
 pub mod claude;
@@ -48,6 +49,11 @@ pub trait Adapter: Send + Sync {
     fn observe(&self, look: &Look<'_>) -> Report;
     /// What the processes alone tell, for when the store does not answer.
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report;
+    /// Whether lariat itself speaks for it to the command that the settings name
+    /// ([`Ask::command`]), and so is the program that is started.
+    fn is_spoken_for(&self) -> bool {
+        false
+    }
     /// How a new session is started.
     fn start(&self, ask: &Ask) -> Result<Plan, String>;
     /// How an ended session goes on under its own id, or as a fork under a new
@@ -135,6 +141,9 @@ pub struct Ask {
     /// Hold what it asks for a person's answer, even without a terminal.
     #[serde(default)]
     pub held: bool,
+    /// The command that the settings name for it, for an agent that they describe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// The command that hears what it tells by hooks, for agents that have them.
     #[serde(skip)]
     pub hook: Option<String>,
@@ -158,6 +167,8 @@ pub struct Plan {
     pub files: Vec<Beside>,
     /// Files of the agent's that starting it puts at risk: copied into the session's own folder first.
     pub keep: Vec<PathBuf>,
+    /// It has no terminal, whether it was asked for one or not.
+    pub no_terminal: bool,
 }
 
 /// A short run of the agent's program before the session's own.
@@ -239,11 +250,28 @@ pub fn new_uuid() -> io::Result<String> {
 
 /// Every adapter.
 pub fn all() -> Vec<&'static dyn Adapter> {
-    vec![&claude::Claude, &codex::Codex, &opencode::OpenCode, &pi::Pi, &gemini::Gemini, &openclaw::OpenClaw]
+    vec![
+        &claude::Claude,
+        &codex::Codex,
+        &opencode::OpenCode,
+        &pi::Pi,
+        &gemini::Gemini,
+        &openclaw::OpenClaw,
+        &acp::EVERY,
+    ]
 }
 
-/// The adapter of this name, or of what other tools call it.
+/// The adapter of this name, or of what other tools call it. Of those that speak ACP each has its own,
+/// `acp:<name>`, besides the one that looks at them all.
 pub fn named(name: &str) -> Option<&'static dyn Adapter> {
     let name = if name == "claude-code" { "claude" } else { name };
-    all().into_iter().find(|a| a.name() == name)
+    match name.strip_prefix("acp:") {
+        Some(_) => acp::named(name),
+        None => all().into_iter().find(|a| a.name() == name),
+    }
+}
+
+/// Whether a name that a person gave means this agent: `acp` means every one that speaks it.
+pub fn means(name: &str, agent: &str) -> bool {
+    name == agent || name == acp::NAME && agent.starts_with("acp:")
 }

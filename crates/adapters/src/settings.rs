@@ -28,7 +28,8 @@ pub use hooks::{Hook, Told};
 /// More than anybody writes by hand.
 const LARGEST: u64 = 1 << 20;
 /// The keys at the top of the file.
-const SECTIONS: [&str; 9] = ["gateway", "max", "price", "restore", "retain", "daemon", "webhook", "command", "notify"];
+const SECTIONS: [&str; 10] =
+    ["acp", "gateway", "max", "price", "restore", "retain", "daemon", "webhook", "command", "notify"];
 
 /// All that is set.
 #[derive(Clone, Default, Debug)]
@@ -43,6 +44,8 @@ pub struct Settings {
     pub gateways: Vec<Gateway>,
     /// What models cost, in the order of the file.
     pub prices: Vec<Price>,
+    /// Agents that speak the Agent Client Protocol.
+    pub acp: Vec<Speaks>,
     /// What is wrong in the file.
     pub warnings: Vec<Warning>,
     /// A limit may be missing because of what is wrong.
@@ -80,6 +83,15 @@ pub struct Gateway {
     pub host: Option<String>,
     /// Where its token is.
     pub token: Token,
+}
+
+/// An agent that speaks the Agent Client Protocol: `[[acp]]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Speaks {
+    /// Its agent is `acp:<name>`.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
 }
 
 /// Where a token is; never the token itself.
@@ -175,6 +187,13 @@ impl Settings {
         settings.gateways_unread = section.wrong.found.len() > before;
         settings.hooks = hooks::read(&mut section, places);
         settings.http = hooks::port(&mut section);
+        for (speaks, at) in section.tables("acp", read_acp) {
+            if settings.acp.iter().any(|s: &Speaks| s.name == speaks.name) {
+                section.wrong.tell(&at, format!("a second acp is called {:?}; this one is left out", speaks.name));
+            } else {
+                settings.acp.push(speaks);
+            }
+        }
         let found = std::mem::take(&mut wrong.found);
         settings.warnings.extend(found.into_iter().map(|error| warning(places, &places.settings, error)));
         settings
@@ -235,6 +254,18 @@ impl<'a, 't> Section<'a, 't> {
                 None
             }
         }
+    }
+
+    /// A list of texts, the first of them not empty.
+    fn words(&mut self, key: &str) -> Option<Vec<String>> {
+        let value = self.value(key)?;
+        let items = value.get_ref().as_array();
+        let texts = items.and_then(|a| a.iter().map(|i| i.get_ref().as_str().map(str::to_owned)).collect());
+        let texts = texts.filter(|t: &Vec<String>| t.first().is_some_and(|first| !first.is_empty()));
+        if texts.is_none() {
+            self.wrong.tell(&value.span(), format!("{key} should be a list like [\"opencode\", \"acp\"]"));
+        }
+        texts
     }
 
     /// A whole number above zero.
@@ -399,6 +430,25 @@ fn read_price(entry: &mut Section<'_, '_>) -> Option<Price> {
     (entry.wrong.found.len() == before).then_some(price)
 }
 
+/// One agent that speaks ACP; `None` if it cannot be started as it stands.
+fn read_acp(entry: &mut Section<'_, '_>) -> Option<(Speaks, Range<usize>)> {
+    let before = entry.wrong.found.len();
+    entry.knows(&["name", "command"]);
+    let name = entry.text("name");
+    match &name {
+        Some((name, at)) if !is_name(name) => {
+            entry.wrong.tell(at, format!("name {name:?}: small letters, digits, '-', '_' and '.', 40 at most"));
+        }
+        None if entry.value("name").is_none() => entry.wrong.tell(&entry.span.clone(), "an acp needs its name"),
+        _ => {}
+    }
+    if entry.value("command").is_none() {
+        entry.wrong.tell(&entry.span.clone(), "an acp needs its command, like [\"opencode\", \"acp\"]");
+    }
+    let speaks = Speaks { command: entry.words("command")?, name: name?.0.to_owned() };
+    (entry.wrong.found.len() == before).then(|| (speaks, entry.span.clone()))
+}
+
 /// Ids begin with the name, so two gateways never share one.
 fn unique(gateways: Vec<(Gateway, Range<usize>)>, wrong: &mut Wrong<'_>) -> Vec<Gateway> {
     let mut kept: Vec<Gateway> = Vec::new();
@@ -418,7 +468,8 @@ fn unique(gateways: Vec<(Gateway, Range<usize>)>, wrong: &mut Wrong<'_>) -> Vec<
     kept
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether text can be a name in the settings, and so in ids.
+pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     (1..=40).contains(&name.len()) && name.chars().all(plain)
 }

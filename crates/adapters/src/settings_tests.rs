@@ -164,3 +164,26 @@ fn a_hook_that_is_wrong_is_told_and_left_out() {
         assert!(wrong(text).iter().any(|w| w.contains(why)), "{text}: {:?}", wrong(text));
     }
 }
+
+#[test]
+fn agents_that_speak_acp_each_with_its_command() {
+    let text = "[[acp]]\nname = \"opencode\"\ncommand = [\"opencode\", \"acp\"]\n\
+                [[acp]]\nname = \"opencode\"\ncommand = [\"other\"]\n\
+                [[acp]]\nname = \"No Name\"\ncommand = [\"a\"]\n\
+                [[acp]]\nname = \"x\"\ncommand = \"x --acp\"\n\
+                [[acp]]\ncomand = []\n";
+    let settings = read(text);
+    let [only] = settings.acp.as_slice() else { panic!("{settings:?}") };
+    assert_eq!((only.name.as_str(), only.command.join(" ").as_str()), ("opencode", "opencode acp"));
+    assert_eq!(
+        wrong(text),
+        [
+            "line 8: name \"No Name\": small letters, digits, '-', '_' and '.', 40 at most",
+            "line 12: command should be a list like [\"opencode\", \"acp\"]",
+            "line 14: \"comand\" is no setting, did you mean \"command\"?",
+            "line 13: an acp needs its name",
+            "line 13: an acp needs its command, like [\"opencode\", \"acp\"]",
+            "line 4: a second acp is called \"opencode\"; this one is left out",
+        ]
+    );
+}

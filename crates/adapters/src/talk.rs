@@ -44,17 +44,27 @@ pub struct Said {
     key: Option<String>,
     /// It says again, in full, what an earlier line of that key said.
     again: bool,
+    /// It goes on where the last one stopped, in the middle of a word maybe.
+    chunk: bool,
 }
 
 impl Said {
     /// Something said, as one message.
     pub fn new(who: Speaker, at: Option<Time>, text: impl Into<String>) -> Said {
-        Said { who, at, text: Untrusted::new(text), key: None, again: false }
+        Said { who, at, text: Untrusted::new(text), key: None, again: false, chunk: false }
     }
 
     /// Part of the message with this key.
     pub fn part_of(mut self, key: Option<&str>) -> Said {
         self.key = key.map(str::to_owned);
+        self
+    }
+
+    /// A piece of a message that is told piece by piece; those with another key, if they have one,
+    /// are another message.
+    pub fn chunk_of(mut self, key: Option<&str>) -> Said {
+        self.key = key.map(str::to_owned);
+        self.chunk = true;
         self
     }
 
@@ -174,6 +184,13 @@ fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<
 
 /// Adds what was said; parts of one message become one.
 pub fn push(all: &mut Vec<Said>, said: Said) {
+    if said.chunk {
+        match all.last_mut().filter(|last| last.chunk && last.who == said.who && last.key == said.key) {
+            Some(last) => last.text = Untrusted::new([last.text.raw(), said.text.raw()].concat()),
+            None => all.push(said),
+        }
+        return;
+    }
     if said.again
         && let Some(earlier) = all.iter_mut().rev().take(256).find(|s| s.key == said.key && s.who == said.who)
     {

@@ -53,11 +53,18 @@ pub struct Request {
     pub at: Time,
     /// What the agent said, as it said it.
     pub event: String,
+    /// Which of several that this process waits for, if it waits for several at once.
+    #[serde(default)]
+    pub part: u32,
 }
 
 impl Request {
-    fn stem(&self) -> String {
-        format!("{}-{}", self.process.pid, self.process.start)
+    /// What the files of it are called.
+    pub(crate) fn stem(&self) -> String {
+        match self.part {
+            0 => format!("{}-{}", self.process.pid, self.process.start),
+            part => format!("{}-{}-{part}", self.process.pid, self.process.start),
+        }
     }
 }
 
@@ -83,7 +90,7 @@ pub fn pending(folder: &Path) -> Vec<Request> {
         matches!(Identity::from(request.process.clone()).is_alive(), Ok(true)).then_some(request)
     });
     let mut requests: Vec<Request> = requests.collect();
-    requests.sort_by_key(|r| (r.at, r.process.pid));
+    requests.sort_by_key(|r| (r.at, r.process.pid, r.part));
     requests
 }
 
@@ -161,7 +168,7 @@ fn moved(places: &Places, launched: &Launched, native_id: &str) -> io::Result<()
 
 fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
     let (process, _) = Identity::open(std::process::id())?;
-    let request = Request { process: process.into(), at: Time(clock::now_ms()), event };
+    let request = Request { process: process.into(), at: Time(clock::now_ms()), event, part: 0 };
     let asks = folder.join(FOLDER);
     durable::make_folder(&asks)?;
     sweep(&asks);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::remote::{Remote, Standing};
+use lariat_adapters::settings::Settings;
 use lariat_core::Warning;
 use lariat_sys::process::Identity;
 use lariat_sys::scan::Table;
@@ -41,6 +42,11 @@ fn check(what: impl Into<String>, health: Health, found: impl Into<String>) -> C
 pub fn examine(question: Question) -> Vec<Check> {
     let mut checks = Vec::new();
     for adapter in lariat_adapters::all() {
+        if adapter.is_spoken_for() {
+            let named = Settings::read(&question.places).acp;
+            checks.extend(named.iter().map(|s| installed(&format!("acp:{}", s.name), &[&s.command[0]])));
+            continue;
+        }
         checks.push(installed(adapter.name(), adapter.programs()));
         match adapter.remote() {
             Some(remote) => checks.extend(gateways(adapter.name(), remote, &question)),

@@ -70,7 +70,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     let cwd = start::directory(&order.cwd)?;
     let program = start::program(adapter)?;
     // What is too long for an argument is typed into a terminal instead.
-    let mut ask = order.ask.clone();
+    let mut ask = Ask { command: start::command(places, &order.agent, Vec::new()), ..order.ask.clone() };
     let typed = ask.prompt.take_if(|p| !ask.headless && p.len() > LONGEST_ARGUMENT);
     adapter.start(&ask).map_err(LaunchError::Impossible)?;
     durable::make_folder(&places.state).map_err(files(&places.state))?;
@@ -86,7 +86,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             agent: adapter.name().to_owned(),
             native_id: plan.native_id.clone(),
             earlier: Vec::new(),
-            ask: order.ask.clone(),
+            ask: Ask { command: ask.command.clone(), ..order.ask.clone() },
             group: order.group.clone(),
             created_at: Time(clock::now_ms()),
             commands: order.after.clone(),

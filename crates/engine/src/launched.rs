@@ -106,6 +106,11 @@ impl All {
                 Ok(Some(launched)) => match &launched.record.native_id {
                     Some(native) => {
                         let id = format!("{}:{native}", launched.record.agent);
+                        // Agents choose ids, and one may choose the same again: the last run has it.
+                        let began = |l: &Launched| l.shim.as_ref().map(|s| s.started_at);
+                        if all.by_id.get(&id).is_some_and(|other| began(other) > began(&launched)) {
+                            continue;
+                        }
                         let process = launched.shim.as_ref().map(|s| (s.agent.pid, s.agent.start));
                         all.by_process.extend(process.map(|p| (p, id.clone())));
                         if all.by_id.get(&id).is_none_or(|other| other.rank() < launched.rank()) {
@@ -141,7 +146,7 @@ impl All {
         let moved = || {
             let process = sighting.process.as_ref()?;
             let launched = self.by_id.get(self.by_process.get(&(process.pid, process.start))?)?;
-            let same = id.split_once(':').is_some_and(|(agent, _)| agent == launched.record.agent);
+            let same = id.strip_prefix(&launched.record.agent).is_some_and(|rest| rest.starts_with(':'));
             same.then_some(launched)
         };
         self.by_id.get(id).or_else(moved)
@@ -243,6 +248,21 @@ impl Launched {
         self.house().cgroup.is_some_and(|c| c.members().is_ok_and(|m| !m.is_empty()))
     }
 
+    /// What it started and left behind: in its cgroup, or by the mark that all of it carries.
+    pub fn leftovers(&self) -> Result<Vec<u32>, lariat_sys::scan::ScanError> {
+        let inside = self.house().cgroup.map(|c| c.members()).transpose()?.unwrap_or_default();
+        let handle = self.record.launch.handle.as_str();
+        let holders: Vec<u32> =
+            self.shim.iter().flat_map(|s| [Some(&s.shim), s.keeper.as_ref()]).flatten().map(|p| p.pid).collect();
+        let ours = |p: &Process| {
+            let marked =
+                || lariat_sys::process::environment(p.pid).is_ok_and(|e| e.get(lariat_shim::MARK) == Some(handle));
+            !holders.contains(&p.pid) && p.pid != std::process::id() && (inside.contains(&p.pid) || marked())
+        };
+        let table = lariat_sys::scan::Table::scan()?;
+        Ok(table.iter().filter(|p| ours(p) && !matches!(p.is_alive(), Ok(false))).map(|p| p.pid).collect())
+    }
+
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self, settling: &OnceLock<Instant>) -> Option<record::Exit> {
@@ -322,7 +342,7 @@ impl Launched {
     }
 
     fn adapter(&self) -> Option<&'static dyn Adapter> {
-        lariat_adapters::all().into_iter().find(|a| a.name() == self.record.agent)
+        lariat_adapters::named(&self.record.agent)
     }
 
     /// What its output tells of a turn that was open when it ended, and that its store may not show.

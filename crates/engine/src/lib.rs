@@ -14,6 +14,7 @@
 //!
 //! Looking never acts: nothing here sends a signal or starts a process.
 
+pub mod acp;
 pub mod after;
 pub mod ask;
 pub mod claims;
@@ -26,6 +27,7 @@ pub mod handle;
 pub mod launch;
 pub mod launched;
 pub mod list;
+mod one_row;
 pub mod peek;
 pub mod prices;
 pub mod records;

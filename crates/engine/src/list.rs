@@ -17,6 +17,7 @@ use lariat_sys::scan::Table;
 
 use crate::ask;
 use crate::launched::{self, Record};
+use crate::one_row;
 use crate::records::{Wish, Wishes};
 use crate::stop::is_unfinished;
 
@@ -87,9 +88,7 @@ type Judge<'a> = dyn Fn(&'static str, Sighting) -> Box<Session> + Sync + 'a;
 impl Shared {
     /// Those that are asked.
     fn adapters(&self) -> Vec<&'static dyn Adapter> {
-        let mut adapters = lariat_adapters::all();
-        adapters.retain(|a| self.question.agent.is_none_or(|only| a.name() == only));
-        adapters
+        self.question.agent.map_or_else(lariat_adapters::all, |only| lariat_adapters::named(only).into_iter().collect())
     }
 
     fn session(&self, agent: &'static str, sighting: Sighting) -> Box<Session> {
@@ -132,7 +131,8 @@ impl Shared {
         let all = self.question.scope == Scope::All;
         let living = left.filter(|(_, l)| (all && l.shim.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_)));
         let found = living.filter_map(|(_, l)| {
-            let agent = agents.iter().find(|a| a.name() == l.record.agent)?;
+            let agent = lariat_adapters::named(&l.record.agent)?;
+            agents.iter().find(|a| lariat_adapters::means(a.name(), agent.name()))?;
             Some(self.session(agent.name(), l.sighting()))
         });
         let mut found: Vec<_> = found.collect();
@@ -220,6 +220,7 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     let running = shared.launched.by_id.values().filter(|l| l.exit.is_none());
     answer.watch.extend(running.map(|l| l.folder.join(ask::FOLDER)));
     shared.add_unrecorded(&mut answer.listing);
+    one_row::of_both(&mut answer.listing, shared.table.as_ref().ok());
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
     answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));
     answer.listing.warnings.sort_unstable();

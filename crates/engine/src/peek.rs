@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
 use lariat_adapters::talk::{self, Said, Speaker, Talk};
-use lariat_adapters::{Adapter, all};
+use lariat_adapters::{Adapter, named};
 use lariat_core::Session;
 
 /// The last `replies` replies of a session, and what else was said since the
@@ -88,5 +88,5 @@ pub fn stirs(agent: &str, transcript: &Path) -> PathBuf {
 
 fn adapter(agent: &str) -> io::Result<&'static dyn Adapter> {
     let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no adapter for {agent}"));
-    all().into_iter().find(|a| a.name() == agent).ok_or_else(unknown)
+    named(agent).ok_or_else(unknown)
 }

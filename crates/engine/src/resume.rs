@@ -22,6 +22,7 @@ use lariat_shim::record;
 use lariat_sys::clock;
 use lariat_sys::point::point;
 
+use crate::acp;
 use crate::ask;
 use crate::claims;
 use crate::handle;
@@ -137,6 +138,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let program = start::program(adapter)?;
     if !again.force {
         free(question, &cwd)?;
+        nobody_is_left(launched.as_ref().filter(|l| !again.fork && acp::is_owned(&l.record.agent)))?;
     }
     point("resume.claimed");
     let wishes = Wishes::read(places);
@@ -149,7 +151,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     // A new id has a count of its own.
     let goes_on = !again.fork && way == Way::Native;
     let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
-    let asked = question_of(launched.as_ref(), again, way, &folder);
+    let mut asked = question_of(launched.as_ref(), again, way, &folder);
+    asked.command = start::command(places, session.agent, std::mem::take(&mut asked.command));
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
         let record = Record {
             launch: {
@@ -176,6 +179,20 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             }
             Err(error)
         }
+    }
+}
+
+/// The agent behind a connection is its owner's child, and may have children that still write to the
+/// session after both are gone.
+fn nobody_is_left(launched: Option<&Launched>) -> Result<(), LaunchError> {
+    let Some(launched) = launched else { return Ok(()) };
+    let handle = &launched.record.launch.handle;
+    match launched.leftovers() {
+        Ok(left) if left.is_empty() => Ok(()),
+        Ok(left) => Err(LaunchError::Alive(format!(
+            "{handle} left processes that may still work on it: {left:?}; `lariat stop {handle}` ends them"
+        ))),
+        Err(e) => Err(LaunchError::Alive(format!("it cannot be told if {handle} left processes that work on it: {e}"))),
     }
 }
 

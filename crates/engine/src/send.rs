@@ -28,6 +28,7 @@ use lariat_shim::start::{self, StartError};
 use lariat_sys::durable;
 use serde::{Deserialize, Serialize};
 
+use crate::acp;
 use crate::launched::Launched;
 use crate::list::{Question, list};
 use crate::peek;
@@ -58,6 +59,9 @@ pub enum SendError {
     /// It was typed, and the agent does not show it.
     #[error("it was typed, but its transcript does not show it after {0:?}; `lariat attach` shows why")]
     Stalled(Duration),
+    /// It was sent, and the agent did not read it.
+    #[error("it was sent, but the agent has not taken it after {0:?}; `lariat peek` shows what it does")]
+    Unread(Duration),
     /// The key was used for something else.
     #[error("the key '{0}' was used for another text, so nothing was typed")]
     OtherText(String),
@@ -67,6 +71,9 @@ pub enum SendError {
     /// Its gateway did not take it.
     #[error("{0}")]
     Gateway(String),
+    /// Whoever owns its connection would not take it, or the agent would not.
+    #[error("{0}")]
+    Refused(String),
     /// The shim cannot be reached.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -127,7 +134,7 @@ struct Begun {
 /// Gives a session that a gateway runs its next message; returns when the gateway
 /// has started a run of it. `None` if no gateway runs it.
 pub fn through_gateway(question: &Question, session: &Session, text: &str) -> Option<Result<(), SendError>> {
-    let remote = lariat_adapters::all().into_iter().find(|a| a.name() == session.agent)?.remote()?;
+    let remote = lariat_adapters::named(session.agent)?.remote()?;
     Some(match (session.live, session.status) {
         (Some(true), Status::Waiting) => Err(SendError::Blocked(session.reason.row())),
         (Some(true), status) => Err(SendError::Busy(status.word())),
@@ -172,13 +179,16 @@ pub fn send(
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }
-    let client = connect(launched)?;
+    let client = if acp::is_owned(session.agent) { None } else { Some(connect(launched)?) };
     if let Some(key) = message.key {
         let folder = launched.folder.join(SENT);
         durable::make_folder(&folder)?;
         let begun = Begun { key: key.to_owned(), text: text.clone(), offset };
         durable::put(&folder, &file_of(key), serde_json::to_string(&begun).map_err(io::Error::from)?.as_bytes())?;
     }
+    let Some(client) = client else {
+        return acp::post(launched, &text, message.patience).map(|()| offset).map_err(|lost| lost_mail(lost, &message));
+    };
     let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
     client.input(format!("\x1b[200~{text}\x1b[201~").as_bytes())?;
     // A program that is busy takes the paste late: the pause is one after it was taken.
@@ -225,6 +235,16 @@ fn until_shown(
 fn open_lock(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600).open(folder.join("send.lock"))
+}
+
+fn lost_mail(lost: acp::Lost, message: &Message<'_>) -> SendError {
+    match lost {
+        acp::Lost::Refused(why) if why == acp::TURN_OPEN => SendError::Busy("working"),
+        acp::Lost::Refused(why) => SendError::Refused(why),
+        acp::Lost::Untaken => SendError::Refused("its owner did not take it, so nothing was sent".into()),
+        acp::Lost::Silent => SendError::Unread(message.patience),
+        acp::Lost::Io(e) => e.into(),
+    }
 }
 
 fn file_of(key: &str) -> String {

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::settings::Settings;
 use lariat_adapters::{Adapter, Plan};
 use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Shim, VERSION};
@@ -136,12 +137,21 @@ pub fn adapter(name: &str) -> Result<&'static dyn Adapter, LaunchError> {
 /// The agent's real program.
 pub fn program(adapter: &'static dyn Adapter) -> Result<PathBuf, LaunchError> {
     use std::os::unix::fs::PermissionsExt as _;
+    if adapter.is_spoken_for() {
+        return std::env::current_exe().map_err(files(Path::new("lariat")));
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     let name = adapter.programs().first().copied().unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(runs);
     let found = found.ok_or_else(|| LaunchError::NoProgram(name.into()))?;
     Ok(adapter.native(&found).filter(runs).unwrap_or(found))
+}
+
+/// The command that the settings name for an agent; without one, what it was launched with.
+pub fn command(places: &Places, agent: &str, before: Vec<String>) -> Vec<String> {
+    let speaks = Settings::read(places).acp.into_iter().find(|s| agent.strip_prefix("acp:") == Some(s.name.as_str()));
+    speaks.map_or(before, |s| s.command)
 }
 
 /// The directory, if it is one.
@@ -172,7 +182,7 @@ pub(crate) fn shim_launch(
         argv,
         cwd: cwd.to_owned(),
         env: Vec::new(), // handed over by pipe: it may hold secrets
-        headless,
+        headless: headless || plan.no_terminal,
         rows: 24,
         cols: 80,
         socket,
@@ -287,7 +297,11 @@ impl Start<'_> {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(shim));
             let sign = id.as_ref().is_some_and(|id| self.came_up(id, shim, began, ended.is_some()));
-            let patience = if self.again { BACK } else { AT_ONCE };
+            let patience = match self.adapter.is_spoken_for() {
+                true => PATIENCE, // who speaks for it says when it is there
+                false if self.again => BACK,
+                false => AT_ONCE,
+            };
             match (id, ended) {
                 (Some(id), _) if sign => return Ok(id),
                 (Some(id), None) if clock.elapsed() > patience || self.record.native_id.is_none() => return Ok(id),

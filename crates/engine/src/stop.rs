@@ -184,7 +184,7 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
 }
 
 fn remote(session: &Session) -> Option<&'static dyn Remote> {
-    lariat_adapters::all().into_iter().find(|a| a.name() == session.agent)?.remote()
+    lariat_adapters::named(session.agent)?.remote()
 }
 
 /// The run that is to be ended, so that no later one is taken for it.
@@ -252,7 +252,7 @@ fn end(
     root: Identity,
     how: &How,
 ) -> Result<Outcome, StopError> {
-    let adapter = lariat_adapters::all().into_iter().find(|a| a.name() == session.agent);
+    let adapter = lariat_adapters::named(session.agent);
     let mut marks = adapter.map(|a| a.marks(session.native_id.raw())).unwrap_or_default();
     marks.extend(session.handle.iter().map(|h| (lariat_shim::MARK.to_owned(), h.clone())));
     let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();

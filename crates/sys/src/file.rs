@@ -128,6 +128,11 @@ pub fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// How many bytes in a pipe nobody has read yet, by either of its ends.
+pub fn unread(pipe: impl std::os::fd::AsFd) -> io::Result<u64> {
+    Ok(rustix::io::ioctl_fionread(pipe)?)
+}
+
 /// The device and inode that a path leads to.
 pub fn place(path: &Path) -> io::Result<(u64, u64)> {
     let stat = rustix::fs::stat(path)?;

@@ -110,3 +110,37 @@ fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
         }
     }
 }
+
+/// The wish of others that this process ends (a hang-up, an interrupt, a termination), as something to
+/// wait for.
+pub struct Asked(OwnedFd);
+
+impl Asked {
+    /// From now on, for this thread and those it starts. A program that is started later inherits the
+    /// mask; start it before.
+    pub fn watch() -> io::Result<Asked> {
+        // SAFETY: the set is initialised by `sigemptyset` before it is read, lives
+        // through the calls, and the descriptor is a new one that nobody else owns.
+        unsafe {
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+                libc::sigaddset(&mut set, signal);
+            }
+            if libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            match libc::signalfd(-1, &set, libc::SFD_CLOEXEC) {
+                -1 => Err(io::Error::last_os_error()),
+                fd => Ok(Asked(OwnedFd::from_raw_fd(fd))),
+            }
+        }
+    }
+
+    /// Sleeps until it is asked.
+    pub fn wait(&self) -> io::Result<()> {
+        let mut told = [0u8; 128];
+        rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut told)).map(drop)?;
+        Ok(())
+    }
+}

@@ -13,6 +13,7 @@
 // Tests write files and start programs freely; the rooms that own those calls are in the product.
 #![allow(clippy::disallowed_methods)]
 
+pub mod acp;
 pub mod actor;
 pub mod agents;
 pub mod database;

@@ -48,11 +48,22 @@ pub fn run(args: &args::Attach, common: &Common) -> Done {
     Ok(0)
 }
 
+/// What lariat knows of a session that it launched and that takes prompts: with a terminal, or by the
+/// owner of its connection.
+pub fn reached(session: &Session, common: &Common) -> Result<Launched, Failure> {
+    let owned = lariat_engine::acp::is_owned(session.agent) && session.live != Some(false);
+    let places = question(common, lariat_adapters::look::Scope::Live).places;
+    match All::read(&places).take(session).filter(|_| owned) {
+        Some(launched) => Ok(launched),
+        None => held(session, common),
+    }
+}
+
 /// What lariat knows of a session that it launched with a terminal and that lives.
 pub fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
     let places = question(common, lariat_adapters::look::Scope::Live).places;
     let refused = |why: &str| Failure::Refused(format!("{}: {why}", session.id.row()));
-    let by_gateway = lariat_adapters::all().iter().any(|a| a.name() == session.agent && a.remote().is_some());
+    let by_gateway = lariat_adapters::named(session.agent).is_some_and(|a| a.remote().is_some());
     if by_gateway {
         return Err(refused("a gateway runs it, so it has no terminal; `lariat peek` shows what it says"));
     }

@@ -37,6 +37,7 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
             headless: args.headless,
             arguments: args.arguments.clone(),
             held: args.ask,
+            command: Vec::new(),
             hook: None,
         },
         group: args.group.clone(),

@@ -59,7 +59,7 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     daemon::tell_seen(&answer);
     let agent = args.agent.as_deref();
     let wanted = |s: &Session| {
-        agent.is_none_or(|a| s.agent == a)
+        agent.is_none_or(|a| lariat_adapters::means(a, s.agent))
             && (args.status.is_empty() || args.status.contains(&s.status))
             && args.group.as_ref().is_none_or(|g| s.group.as_ref() == Some(g))
             && args.host.as_ref().is_none_or(|h| s.host.as_ref() == Some(h))
@@ -69,7 +69,7 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
     listing.sessions.retain(|s| here(s) && wanted(s));
     let narrowed = args.group.is_some() || args.host.is_some();
-    listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| u.agent == a));
+    listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| lariat_adapters::means(a, u.agent)));
     answer
 }
 

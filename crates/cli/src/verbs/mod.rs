@@ -27,7 +27,7 @@ pub mod wait;
 pub mod worktree;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lariat_adapters::look::{Places, Scope};
@@ -43,6 +43,9 @@ use crate::output::{Failure, complain};
 pub fn within(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let verb = args.nth(1)?;
     let folder = PathBuf::from(args.next()?);
+    if verb == lariat_engine::acp::VERB {
+        return Some(lariat_engine::acp::owner::run(&folder).map_or_else(|e| failed(&folder, &e), ExitCode::from));
+    }
     let question = Question { scope: Scope::Live, ..Question::all() };
     let done = match verb.to_str()? {
         lariat_engine::ask::VERB => lariat_engine::ask::hear(&question, &folder),
@@ -51,11 +54,13 @@ pub fn within(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     };
     Some(match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            complain(format_args!("lariat: {}: {e}", folder.display()));
-            ExitCode::FAILURE
-        }
+        Err(e) => failed(&folder, &e),
     })
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> ExitCode {
+    complain(format_args!("lariat: {}: {error}", path.display()));
+    ExitCode::FAILURE
 }
 
 /// What is asked by default.

@@ -43,14 +43,14 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     let message = Message { text: text.trim_end(), key: args.key.as_deref(), patience: args.timeout };
     let sent = match send::through_gateway(&all, session, message.text) {
         Some(sent) => sent.map(|()| 0),
-        None => send::send(&all, session, &attach::held(session, common)?, message),
+        None => send::send(&all, session, &attach::reached(session, common)?, message),
     };
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
-        Err(SendError::Stalled(_) | SendError::Typed(_)) => ("stalled", 4),
-        Err(SendError::OtherText(_)) => ("refused", 3),
+        Err(SendError::Stalled(_) | SendError::Unread(_) | SendError::Typed(_)) => ("stalled", 4),
+        Err(SendError::OtherText(_) | SendError::Refused(_)) => ("refused", 3),
         Err(SendError::Gateway(_)) if session.live.is_none() => ("unknown", 5),
         Err(_) => ("failed", 1),
     };

@@ -14,6 +14,8 @@
 // product.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
+mod acp;
+mod acp_ended;
 mod asking;
 mod chance;
 mod claude_store;

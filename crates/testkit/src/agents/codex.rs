@@ -80,6 +80,15 @@ stream_max_retries = 1
         config.write_all(format!("\n{toml}").as_bytes()).expect("codex's configuration");
     }
 
+    /// Makes `codex-acp` work, which speaks ACP for it.
+    ///
+    /// # Panics
+    /// When the program is not installed.
+    pub fn speak_acp(&self) {
+        self.sandbox.install("codex-acp", &installed("@agentclientprotocol/codex-acp/dist/index.js"));
+        self.sandbox.env("NO_BROWSER", "1");
+    }
+
     /// The version that is installed.
     pub fn version() -> String {
         version("@openai/codex")

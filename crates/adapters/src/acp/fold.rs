@@ -1,0 +1,267 @@
+//! What the messages of a connection add up to.
+//!
+//! The owner writes one line for each thing that happens:
+//!
+//! | line | when |
+//! |---|---|
+//! | `{"at":…,"owner":{…}}` | it has started the agent; who it is |
+//! | `{"at":…,"session":ID}` | the agent has taken the session up |
+//! | `{"at":…,"to":MESSAGE}` | right before that goes to the agent |
+//! | `{"at":…,"from":MESSAGE}` | when that has come from the agent |
+//! | `{"at":…,"mail":NAME,…}` | what became of a prompt that somebody left |
+//!
+//! ```text
+//!  session/prompt ──> Open ── its response: end_turn ──> Over, well
+//!                       │                   cancelled ─> Over, aborted
+//!                       │                   any other ─> Over, failed
+//!                       └── an error for a response ───> Over, failed
+//! ```
+//!
+//! A new owner has no turn open, whatever the last one left.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::{Doc, Keep, Value};
+use crate::reader::Fold;
+
+/// The process that holds a connection.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of sys::Identity")]
+pub struct Owner {
+    pub boot: String,
+    pub pid: u32,
+    pub start: u64,
+    pub pidfd_inode: Option<u64>,
+}
+
+/// How the last turn stands.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stand {
+    /// There was none.
+    #[default]
+    Never,
+    /// Open.
+    Open,
+    /// Answered.
+    Well,
+    /// Ended in this error.
+    Failed(String),
+    /// Cancelled.
+    Cancelled,
+}
+
+/// The fold of one session's messages.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named after what the lines say")]
+pub struct Events {
+    pub agent: Option<String>,
+    pub owner: Option<Owner>,
+    pub id: Option<String>,
+    pub cwd: Option<String>,
+    pub model: Option<String>,
+    pub title: Option<String>,
+    pub prompt: Option<String>,
+    pub cost: Option<f64>,
+    pub started: Option<i64>,
+    pub updated: Option<i64>,
+    pub stand: Stand,
+    /// Since when the turn stands so.
+    pub since: Option<i64>,
+    /// The call of the agent's tool that runs, and what it is.
+    pub tool: Option<(String, String)>,
+    /// What it asks and was not answered: the request, what it is about, since when.
+    pub asks: Vec<(String, String, Option<i64>)>,
+    /// The request whose response ends the turn, while this owner waits for it.
+    open: Option<u64>,
+    /// This owner's agent has the session.
+    pub up: bool,
+}
+
+impl Events {
+    /// Whether a turn of this owner's is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    fn owned(&mut self, owner: Value<'_>) {
+        let text = |key: &str| owner.get(key).some_str().map(str::to_owned);
+        let number = |key: &str| owner.get(key).u64();
+        let pid = number("pid").and_then(|p| u32::try_from(p).ok());
+        let (Some(boot), Some(pid), Some(start)) = (text("boot"), pid, number("start")) else { return };
+        self.owner = Some(Owner { boot, pid, start, pidfd_inode: number("pidfd_inode") });
+        self.agent = text("agent").or(self.agent.take());
+        self.cwd = text("cwd").or(self.cwd.take());
+        (self.open, self.tool, self.up) = (None, None, false);
+        self.asks.clear();
+    }
+
+    fn sent(&mut self, message: Value<'_>, at: Option<i64>) {
+        match message.get("method").str() {
+            Some("session/prompt") => {
+                let prompt = message.get("params").get("prompt").items().find_map(|b| b.get("text").some_str());
+                if self.prompt.is_none() {
+                    self.prompt = prompt.map(str::to_owned);
+                }
+                self.open = message.get("id").u64();
+                (self.stand, self.since, self.tool) = (Stand::Open, at, None);
+            }
+            Some(_) => {}
+            None => {
+                let answered = key(message.get("id"));
+                self.asks.retain(|(asked, ..)| Some(asked) != answered.as_ref());
+            }
+        }
+    }
+
+    fn came(&mut self, message: Value<'_>, at: Option<i64>) {
+        match message.get("method").str() {
+            Some("session/update") => self.update(message.get("params").get("update")),
+            Some("session/request_permission") => {
+                let call = message.get("params").get("toolCall");
+                let what = call.get("title").some_str().or(call.get("kind").some_str()).unwrap_or("a tool");
+                self.asks.extend(key(message.get("id")).map(|id| (id, what.to_owned(), at)));
+            }
+            None if self.open.is_some() && message.get("id").u64() == self.open => {
+                let error = message.get("error");
+                self.stand = match message.get("result").get("stopReason").str() {
+                    _ if error.exists() => {
+                        Stand::Failed(error.get("message").str().unwrap_or("the turn failed").into())
+                    }
+                    Some("end_turn") => Stand::Well,
+                    Some("cancelled") => Stand::Cancelled,
+                    reason => Stand::Failed(format!("the turn ended with {}", reason.unwrap_or("no reason"))),
+                };
+                (self.open, self.since, self.tool) = (None, at, None);
+                self.asks.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn update(&mut self, update: Value<'_>) {
+        match update.get("sessionUpdate").str().unwrap_or("") {
+            "tool_call" => {
+                let id = update.get("toolCallId").str().unwrap_or("").to_owned();
+                self.tool = Some((id, update.get("title").str().unwrap_or("a tool").to_owned()));
+            }
+            "tool_call_update" => {
+                let id = update.get("toolCallId").str().unwrap_or("");
+                let over = matches!(update.get("status").str(), Some("completed" | "failed"));
+                match &mut self.tool {
+                    Some((running, _)) if running == id && over => self.tool = None,
+                    Some((running, title)) if running == id => {
+                        if let Some(new) = update.get("title").some_str() {
+                            *title = new.to_owned();
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            "session_info_update" => {
+                self.title = update.get("title").some_str().map(str::to_owned).or(self.title.take())
+            }
+            "usage_update" => {
+                let cost = update.get("cost"); // 0 where the agent knows no price
+                let in_dollars = cost.get("currency").str() == Some("USD");
+                self.cost = cost.get("amount").f64().filter(|c| in_dollars && *c > 0.0).or(self.cost);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A request's id as text: agents use numbers and strings.
+fn key(id: Value<'_>) -> Option<String> {
+    id.u64().map(|n| n.to_string()).or_else(|| id.str().map(|s| format!("\"{s}\"")))
+}
+
+const KEEP: Keep = |_, key| {
+    matches!(
+        key,
+        b"at"
+            | b"owner"
+            | b"agent"
+            | b"boot"
+            | b"pid"
+            | b"start"
+            | b"pidfd_inode"
+            | b"cwd"
+            | b"session"
+            | b"model"
+            | b"replay"
+            | b"to"
+            | b"from"
+            | b"id"
+            | b"method"
+            | b"params"
+            | b"prompt"
+            | b"text"
+            | b"result"
+            | b"stopReason"
+            | b"error"
+            | b"message"
+            | b"toolCall"
+            | b"update"
+            | b"sessionUpdate"
+            | b"toolCallId"
+            | b"title"
+            | b"kind"
+            | b"status"
+            | b"cost"
+            | b"amount"
+            | b"currency"
+    )
+};
+
+impl Fold for Events {
+    const KEEP: Keep = KEEP;
+
+    fn line(&mut self, line: Value<'_>) {
+        let at = line.get("at").u64().map(u64::cast_signed);
+        self.started = self.started.or(at);
+        if line.get("owner").is_object() {
+            self.owned(line.get("owner"));
+        } else if let Some(id) = line.get("session").some_str() {
+            (self.id, self.up) = (Some(id.to_owned()), true);
+            if self.open.is_none() {
+                self.since = at;
+            }
+            self.model = line.get("model").some_str().map(str::to_owned).or(self.model.take());
+        } else if line.get("to").is_object() {
+            self.sent(line.get("to"), at);
+        } else if line.get("from").is_object() && !line.get("replay").is_true() {
+            self.came(line.get("from"), at);
+        }
+        // An owner whose agent did not take the session up has changed nothing of it.
+        if self.up {
+            self.updated = self.updated.max(at);
+        }
+    }
+
+    fn gap(&mut self) {}
+
+    fn knows_head(&self) -> bool {
+        false // it is always read whole
+    }
+
+    fn knows_tail(&self) -> bool {
+        true
+    }
+}
+
+/// The session that the owner's first line of output names.
+pub fn id_in_line(line: &str) -> Option<String> {
+    let doc = Doc::parse(line.as_bytes(), |_, key| key == b"session", 1024).ok()?;
+    doc.root().get("session").some_str().map(str::to_owned)
+}
+
+/// Whether the last lines tell that the agent of this owner has this session.
+pub fn has_taken_up(last: &[u8], native_id: &str, pid: u32) -> bool {
+    let mut events = Events::default();
+    for line in last.split(|b| *b == b'\n') {
+        if let Ok(doc) = Doc::parse(line, KEEP, 1024) {
+            events.line(doc.root());
+        }
+    }
+    events.up && events.id.as_deref() == Some(native_id) && events.owner.is_some_and(|o| o.pid == pid)
+}

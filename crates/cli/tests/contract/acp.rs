@@ -1,0 +1,121 @@
+//! Agents that speak the Agent Client Protocol, for real: `opencode acp` and `codex-acp`, launched by lariat.
+//!
+//! Both keep such a session in their own store too; there must be one row of it all the same.
+
+use lariat_testkit::{
+    DEADLINE, Signal,
+    agents::{Codex, OpenCode},
+    wait_until,
+};
+use serde_json::{Value, json};
+
+use crate::looks::Stage;
+
+fn stage(name: &'static str) -> Stage {
+    let stage = Stage::new(name);
+    let folder = stage.sandbox.home().join(".config/lariat");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let settings = "[[acp]]\nname = \"opencode\"\ncommand = [\"opencode\", \"acp\"]\n\
+                    [[acp]]\nname = \"codex\"\ncommand = [\"codex-acp\"]\n";
+    std::fs::write(folder.join("config.toml"), settings).expect("settings");
+    stage
+}
+
+#[track_caller]
+fn act(stage: &Stage, args: &[&str]) -> Value {
+    let output = stage.sandbox.world().run(&stage.lariat().args(args).arg("--json"));
+    assert_eq!(output.code(), 0, "{args:?}: {} {}", output.stdout, output.stderr);
+    output.json()
+}
+
+fn text<'a>(launched: &'a Value, key: &str) -> &'a str {
+    launched[key].as_str().expect(key)
+}
+
+#[track_caller]
+fn nothing_is_left(stage: &Stage) {
+    wait_until("nothing is left", DEADLINE, || stage.sandbox.processes().iter().all(|p| p.pid == 1 || p.state == 'Z'));
+}
+
+#[test]
+fn opencode_is_talked_to_cancelled_and_taken_up_again() {
+    let stage = stage("acp-opencode");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let launched = act(&stage, &["launch", "acp:opencode"]);
+    let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
+    assert_eq!(launched["id"], format!("acp:opencode:{id}"));
+    stage.now().has("status", "idle").has("pid", launched["pid"].clone()).has("native_id", id);
+    let told = act(&stage, &["send", handle, "hello", "--wait"]);
+    assert_eq!(told["reply"], "echo: hello", "{told}");
+    stage.agree_on_reply(&stage.now().has("status", "idle").has("prompt", "hello"), "echo: hello");
+    assert_eq!(opencode.export(id)["info"]["id"], id, "it is OpenCode's own session");
+
+    act(&stage, &["send", handle, "THEN later TOOL touch started; true"]);
+    stage.model.wait_for_hold("later", DEADLINE);
+    let row = stage.now().has("status", "working").has("agent", "acp:opencode").has("native_id", id);
+    stage.agree(&row);
+    let busy = stage.sandbox.world().run(&stage.lariat().args(["send", handle, "more", "--json"]));
+    assert_eq!(busy.code(), 3, "{busy:?}");
+    act(&stage, &["stop", handle]);
+    nothing_is_left(&stage);
+    let row = stage.now().ended("stopped").has("native_id", id);
+    assert!(row.0["because"].to_string().contains("its turn was cancelled"), "{row}");
+
+    let again = act(&stage, &["resume", handle, "and now"]);
+    assert_eq!((&again["native_id"], &again["handle"]), (&launched["native_id"], &launched["handle"]));
+    act(&stage, &["wait", handle, "--until", "idle", "--timeout", "60s"]);
+    stage.agree_on_reply(&stage.now().has("status", "idle"), "echo: and now");
+    let owner = i32::try_from(again["pid"].as_i64().expect("a pid")).expect("a pid");
+    assert!(stage.sandbox.world().process(owner).expect("an owner").signal(Signal::KILL));
+    nothing_is_left(&stage);
+    stage.now().ended("done").has("native_id", id);
+}
+
+#[test]
+fn opencode_asks_and_is_answered_and_ends_with_its_one_turn() {
+    let stage = stage("acp-opencode-asks");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    opencode.ask_for("bash");
+    let launched = act(&stage, &["launch", "acp:opencode", "--headless", "-p", "TOOL touch allowed"]);
+    let handle = text(&launched, "handle");
+    let row = stage.until("waiting", "permission: ");
+    stage.agree(&row);
+    act(&stage, &["approve", handle]);
+    let ended = act(&stage, &["wait", handle, "--until", "done", "--timeout", "60s"]);
+    assert_eq!((&ended["status"], &ended["exit"]), (&json!("done"), &json!({"code": 0})), "{ended}");
+    assert!(stage.sandbox.work().join("allowed").exists());
+    nothing_is_left(&stage);
+    let launched = act(&stage, &["launch", "acp:opencode", "--headless", "-p", "TOOL touch denied"]);
+    let handle = text(&launched, "handle");
+    wait_until("it asks", DEADLINE, || act(&stage, &["status", handle])["status"] == "waiting");
+    act(&stage, &["deny", handle]);
+    nothing_is_left(&stage);
+    assert!(!stage.sandbox.work().join("denied").exists());
+    assert_eq!(act(&stage, &["status", handle])["live"], false);
+}
+
+#[test]
+fn codex_is_talked_to_cancelled_and_taken_up_again() {
+    let stage = stage("acp-codex");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    codex.speak_acp();
+    let launched = act(&stage, &["launch", "acp:codex", "-p", "hello"]);
+    let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
+    act(&stage, &["wait", handle, "--until", "idle", "--timeout", "60s"]);
+    let row = stage.now().has("status", "idle").has("native_id", id).has("agent", "acp:codex");
+    stage.agree_on_reply(&row.has("pid", launched["pid"].clone()), "echo: hello");
+    codex.wait_for_rollout("echo: hello", DEADLINE);
+    act(&stage, &["send", handle, "THEN later TOOL touch started; true"]);
+    stage.model.wait_for_hold("later", DEADLINE);
+    stage.agree(&stage.now().has("status", "working").has("native_id", id));
+    act(&stage, &["stop", handle]);
+    nothing_is_left(&stage);
+    let row = stage.now().ended("stopped").has("native_id", id);
+    assert!(row.0["because"].to_string().contains("its turn was cancelled"), "{row}");
+    act(&stage, &["resume", handle]);
+    let told = act(&stage, &["send", handle, "and now", "--wait"]);
+    assert_eq!(told["reply"], "echo: and now", "{told}");
+    act(&stage, &["kill", handle]);
+    nothing_is_left(&stage);
+    stage.now().ended("stopped").has("native_id", id);
+}

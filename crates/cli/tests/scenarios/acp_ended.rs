@@ -1,0 +1,182 @@
+//! How sessions that speak ACP end, what is known of them then, and how they come back.
+
+use std::fs;
+use std::path::PathBuf;
+
+use lariat_testkit::{DEADLINE, Sandbox, wait_until};
+use serde_json::{Value, json};
+
+use crate::acp::{Launched, Stage};
+use crate::asking::{id, list};
+use crate::claude_store::ClaudeStore;
+
+#[test]
+fn each_turn_ends_as_the_agent_says() {
+    let stage = Stage::new("acp-outcomes");
+    for (prompt, status, reason) in [
+        ("hello", "done", "turn over"),
+        ("FAIL", "failed", "the model is on fire"),
+        ("REFUSE", "failed", "refusal"),
+        ("DIE 3", "failed", "exited with code 3 in the middle of a turn"),
+    ] {
+        let launched = stage.launch(&["acp:scripted", "--headless", "-p", prompt]);
+        stage.until(&launched, status, reason);
+        stage.nothing_is_left();
+    }
+    // One that stays tells the same, and lives on.
+    let launched = stage.launch(&["acp:scripted", "-p", "FAIL"]);
+    stage.until(&launched, "idle", "last turn failed: the model is on fire");
+    let told = stage.act(&["send", launched.handle(), "hello", "--wait"]);
+    assert_eq!(told["reply"], "echo: hello", "{told}");
+    let refused = stage.ask(&["send", launched.handle(), "FAIL"]);
+    assert_eq!(refused.code(), 3, "an error is no acceptance: {refused:?}");
+    assert!(refused.stdout.contains("the model is on fire"), "{refused:?}");
+}
+
+#[test]
+fn without_an_owner_a_turn_was_cut_off_and_goes_on_where_it_was() {
+    let stage = Stage::new("acp-cut-off");
+    for agent in ["acp:scripted", "acp:no-resume"] {
+        let launched = stage.launch(&[agent, "-p", "hello"]);
+        stage.until(&launched, "idle", "");
+        stage.act(&["send", launched.handle(), "HOLD pipe"]);
+        let alive = stage.ask(&["resume", launched.handle()]);
+        assert_eq!(alive.code(), 3, "it lives: {alive:?}");
+        stage.kill_owner(&launched);
+        stage.until(&launched, "interrupted", "by signal 9");
+        stage.nothing_is_left();
+        let row = list(&stage.sandbox).session(launched.id()).clone();
+        assert_eq!((&row["restorable"], &row["live"]), (&true.into(), &false.into()), "{row:#}");
+        let again = Launched(stage.act(&["resume", launched.handle()]));
+        assert_eq!((again.id(), again.handle()), (launched.id(), launched.handle()), "{agent}");
+        list(&stage.sandbox).expect(launched.id(), "idle", Some(again.pid()));
+        let told = stage.act(&["send", launched.handle(), "and now", "--wait"]);
+        assert_eq!(told["reply"], "echo: and now", "{told}");
+        // What was said stands there once, whether the agent repeats it or not.
+        let talk = stage.act(&["peek", launched.handle(), "-n", "9"])["messages"].clone();
+        let said: Vec<&str> = talk.as_array().expect("messages").iter().filter_map(|m| m["text"].as_str()).collect();
+        assert_eq!(said, ["hello", "echo: hello", "HOLD pipe", "thinking", "and now", "echo: and now"], "{agent}");
+        stage.act(&["stop", launched.handle()]);
+    }
+    let launched = stage.launch(&["acp:no-past", "-p", "hello"]);
+    stage.until(&launched, "idle", "");
+    stage.act(&["stop", launched.handle()]);
+    let unable = stage.ask(&["resume", launched.handle()]);
+    assert_eq!(unable.code(), 1, "{unable:?}");
+    assert!(unable.stderr.contains("it can take up no session again"), "{}", unable.stderr);
+    list(&stage.sandbox).expect(launched.id(), "stopped", None);
+    stage.nothing_is_left();
+}
+
+#[test]
+fn while_something_of_it_is_left_it_is_not_taken_up_again() {
+    let stage = Stage::new("acp-left");
+    let launched = stage.launch(&["acp:scripted", "-p", "LEAVE"]);
+    stage.until(&launched, "idle", "turn over");
+    stage.kill_owner(&launched);
+    stage.until(&launched, "done", "");
+    let refused = stage.ask(&["resume", launched.handle()]);
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    assert!(refused.stderr.contains("left processes that may still work on it"), "{}", refused.stderr);
+    stage.act(&["stop", launched.handle()]);
+    stage.nothing_is_left();
+    let again = Launched(stage.act(&["resume", launched.handle()]));
+    list(&stage.sandbox).expect(launched.id(), "idle", Some(again.pid()));
+}
+
+#[test]
+fn after_a_reboot_it_is_restored_and_a_fork_is_another() {
+    let mut stage = Stage::new("acp-reboot");
+    let launched = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);
+    stage.until(&launched, "working", "");
+    stage.sandbox.reboot();
+    stage.until(&launched, "interrupted", "");
+    stage.act(&["restore", "--yes"]);
+    let row = stage.until(&launched, "idle", "");
+    assert_eq!(row["handle"], launched.handle());
+    let fork = Launched(stage.act(&["fork", launched.handle(), "--force"]));
+    assert_eq!(fork.id(), "scripted-1-fork");
+    let seen = list(&stage.sandbox);
+    seen.expect(fork.id(), "idle", Some(fork.pid()));
+    assert_eq!(seen.session(launched.id())["pid"], row["pid"], "the first is what it was");
+}
+
+#[test]
+fn without_our_files_a_live_one_is_what_it_was() {
+    let stage = Stage::new("acp-no-files");
+    let launched = stage.launch(&["acp:scripted", "-p", "ASK leave"]);
+    let before = stage.until(&launched, "waiting", "permission: leave");
+    fs::remove_dir_all(stage.sandbox.state_dir().join("lariat")).expect("our files");
+    fs::remove_dir_all(stage.sandbox.home().join(".cache/lariat")).expect("our cache");
+    let seen = list(&stage.sandbox);
+    let row = seen.session(launched.id());
+    for field in ["id", "status", "reason", "live", "pid", "cwd", "prompt"] {
+        assert_eq!(row[field], before[field], "{field}: {row:#}");
+    }
+    assert_eq!(seen.unbound(), [0; 0]);
+}
+
+/// Messages that an owner left.
+fn left(sandbox: &Sandbox, handle: &str, owner: &Value, native_id: &str) -> PathBuf {
+    let folder = sandbox.state_dir().join("lariat/sessions").join(handle);
+    fs::create_dir_all(&folder).expect("a folder");
+    let prompt = json!({"id": 3, "method": "session/prompt", "params": {"prompt": [{"type": "text", "text": "go"}]}});
+    let lines = [
+        json!({"at": 1_000, "owner": owner}),
+        json!({"at": 2_000, "session": native_id}),
+        json!({"at": 3_000, "to": prompt}),
+    ];
+    let path = folder.join("events.ndjson");
+    fs::write(&path, lines.map(|l| format!("{l}\n")).concat()).expect("messages");
+    path
+}
+
+#[test]
+fn a_word_counts_only_while_that_very_owner_lives() {
+    let stage = Stage::new("acp-stale");
+    let sandbox = &stage.sandbox;
+    let other = sandbox.lookalike("other", &[]);
+    let outside = other.outside_pid().expect("a live process");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
+    let start = crate::claude_store::started(outside);
+    let owner = |pid: i32, boot: &str, start: u64| json!({"agent": "acp:scripted", "boot": boot.trim(), "pid": pid, "start": start, "cwd": sandbox.work()});
+    left(sandbox, "one", &owner(other.pid(), &boot, start + 1), "reused");
+    left(sandbox, "two", &owner(other.pid(), "00000000-0000-4000-8000-000000000000", start), "rebooted");
+    let torn = left(sandbox, "three", &owner(999_999, &boot, 1), "torn");
+    let text = fs::read_to_string(&torn).expect("messages");
+    fs::write(&torn, format!("{text}not json\n{{\"at\":4000,\"from\":{{\"id\":3,\"result\":{{\"stopReason\":\"end_tu"))
+        .expect("messages");
+    let path = left(sandbox, "four", &owner(999_999, &boot, 1), "taken-up");
+    let text = fs::read_to_string(&path).expect("messages");
+    let now = json!({"at": 5_000, "owner": owner(other.pid(), &boot, start)});
+    fs::write(&path, format!("{text}{now}\n")).expect("messages");
+    let seen = list(sandbox);
+    seen.expect("taken-up", "starting", Some(other.pid()));
+    for native_id in ["reused", "rebooted", "torn"] {
+        seen.expect(native_id, "interrupted", None);
+    }
+    assert!(seen.warns_of("three/events.ndjson"), "{:?}", seen.warnings());
+    assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
+    let kill = stage.ask(&["kill", "reused"]);
+    assert_eq!(kill.code(), 0, "{kill:?}");
+    assert!(sandbox.world().process(other.pid()).is_some(), "nobody else is ended");
+}
+
+#[test]
+fn a_session_that_its_own_program_has_open_is_one_row_and_not_ours_to_take() {
+    let stage = Stage::new("acp-elsewhere");
+    let sandbox = &stage.sandbox;
+    let claude = ClaudeStore::of(sandbox);
+    claude.session(&id(1)).asked("go").answered("gone");
+    let owner = json!({"agent": "acp:scripted", "boot": "b", "pid": 999_999, "start": 1, "cwd": sandbox.work()});
+    left(sandbox, "one", &owner, &id(1));
+    let row = list(sandbox).session(&id(1)).clone();
+    assert_eq!((&row["agent"], &row["live"]), (&"acp:scripted".into(), &false.into()), "{row:#}");
+    let agent = sandbox.lookalike("claude", &["--resume", &id(1)]);
+    wait_until("it is seen", DEADLINE, || list(sandbox).session(&id(1))["pid"] == agent.pid());
+    let seen = list(sandbox);
+    assert_eq!(seen.sessions().iter().filter(|s| s["native_id"] == id(1)).count(), 1, "{:#}", seen.json);
+    let refused = stage.ask(&["resume", &id(1)]);
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    assert_eq!(stage.agents(), [0; 0], "nothing was started");
+}
