@@ -118,6 +118,12 @@ pub fn is_taken(launched: &Launched, request: &Request) -> Option<bool> {
     over.then_some(false)
 }
 
+/// Tells who answered that the answer was taken.
+pub(crate) fn mark_taken(reply: &Path) {
+    #[expect(clippy::disallowed_methods, reason = "our own answer, which was read")]
+    let _ = std::fs::rename(reply, reply.with_extension(TAKEN));
+}
+
 /// Answers a request. When it returns, the one who waits for it will find it.
 pub fn answer(launched: &Launched, request: &Request, decision: &Decision) -> Result<(), String> {
     let adapter = lariat_adapters::named(&launched.record.agent).ok_or("its agent is not known")?;
@@ -177,8 +183,7 @@ fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
     point("ask.asked");
     let answer = until_answered(question, folder, &reply);
     if matches!(&answer, Ok(Some(_))) {
-        #[expect(clippy::disallowed_methods, reason = "tells who answered that it was taken")]
-        let _ = std::fs::rename(&reply, reply.with_extension(TAKEN));
+        mark_taken(&reply);
     }
     for path in [reply, asks.join(name)] {
         #[expect(clippy::disallowed_methods, reason = "our own request, which is over")]

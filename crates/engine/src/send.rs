@@ -187,6 +187,7 @@ pub fn send(
         durable::put(&folder, &file_of(key), serde_json::to_string(&begun).map_err(io::Error::from)?.as_bytes())?;
     }
     let Some(client) = client else {
+        drop(typing); // its owner takes one at a time
         return acp::post(launched, &text, message.patience).map(|()| offset).map_err(|lost| lost_mail(lost, &message));
     };
     let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);

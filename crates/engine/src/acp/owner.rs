@@ -359,6 +359,7 @@ impl Owner {
             let Ok(result) = serde_json::from_slice::<Value>(&text) else { continue };
             if let Some(id) = self.asks.remove(&stem) {
                 self.wire.respond(&id, result)?;
+                ask::mark_taken(&path);
                 withdraw(&self.folder, &stem);
             }
         }
