@@ -91,7 +91,7 @@ fn failed() {
 fn three_in_one_directory_ended_one_by_one() {
     let stage = Stage::new("run-signals");
     let opencode = OpenCode::install(&stage.sandbox, &stage.model);
-    let ways = [(Signal::INT, 2), (Signal::TERM, 15), (Signal::KILL, 9)];
+    let ways = [(Signal::HUP, 1), (Signal::TERM, 15), (Signal::KILL, 9)];
     let runs = ways.map(|(signal, number)| {
         let prompt = format!("HOLD gate{number} hello");
         let child = opencode.run(&prompt, &[]);
@@ -136,7 +136,13 @@ fn killed_in_a_tool_then_resumed_and_forked() {
 
     let child = opencode.run("HOLD here again", &["--session", &id]);
     stage.model.wait_for_hold("here", DEADLINE);
-    let row = stage.until_at_work(prompt).held_by(child.pid()).has("native_id", id.as_str());
+    stage.until_at_work(prompt);
+    // Its arguments name it first; from its first line in the log on, that does.
+    let row = stage.until_look("its log names it", |look| {
+        let named = |row: &&Row| row.0["because"].to_string().contains("its own lines in the log");
+        look.find(&id).filter(named).cloned()
+    });
+    let row = row.held_by(child.pid()).has("native_id", id.as_str());
     stage.agree(&row);
     stage.model.release("here");
     child.output(DEADLINE).expect_success();
