@@ -275,7 +275,7 @@ fn after_clear_the_handle_answers_for_the_new_session() {
         look.rows.iter().find(|r| r.id() != id(&launched) && r.0["handle"] == launched["handle"]).cloned()
     });
     assert_eq!(new.0["pid"], launched["pid"]);
-    let told = act(&stage, &["send", handle(&launched), "second words", "--wait", "--json"]);
+    let told = act(&stage, &["send", handle(&launched), "second words", "--when-idle", "--wait", "--json"]);
     assert_eq!(told["id"], new.0["id"], "{told}");
     act(&stage, &["kill", handle(&launched), "--json"]);
     let row = stage.look().row(new.id());

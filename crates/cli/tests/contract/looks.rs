@@ -227,7 +227,9 @@ fn of_no_boot(entry: &str) -> String {
 /// Who told what, without when: what a probe saw just now carries the moment.
 fn told(because: &Value) -> Vec<(Value, Value, Value)> {
     let all = because.as_array().expect("because is a list");
-    let part = |o: &Value| (o["role"].clone(), o["witness"].clone(), o["fact"].clone());
+    // That it lives is one thing; what shows it may grow stronger between two looks.
+    let fact = |o: &Value| o["fact"].as_str().map(|f| f.split(" is alive: ").next().unwrap_or(f).to_owned());
+    let part = |o: &Value| (o["role"].clone(), o["witness"].clone(), json!(fact(o)));
     // What only stands beside may pass between two looks: an agent forks, and the copy is gone.
     all.iter().filter(|o| o["role"] != "context").map(part).collect()
 }
