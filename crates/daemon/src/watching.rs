@@ -235,6 +235,8 @@ pub fn depends(places: &Places, answer: &Answer) -> Seen {
     // A store that does not tell where its files are may have one more at any time.
     let local = adapters.iter().filter(|a| a.remote().is_none());
     let silent = local.filter(|a| a.directories(places).is_none()).map(|a| a.store(places));
+    // Our own folders are watched one by one.
+    let silent = silent.filter(|store| !store.starts_with(&places.state));
     let (there, missing): (Vec<_>, Vec<_>) = silent.partition(|store| store.exists());
     let hinted = hinted && !answer.unhinted && there.is_empty();
     let mut found = paths(places, answer.watch.iter().cloned(), &listing.sessions);
