@@ -47,7 +47,9 @@ enum Kind {
     Prompt,
     /// An answer.
     Text,
-    /// Part of a turn that goes on.
+    /// A call of which nothing is recorded until it ran.
+    Calls,
+    /// Another part of a turn that goes on.
     Midway,
     /// A call that a person refused.
     Refused,
@@ -95,11 +97,16 @@ impl Chat {
         let last = self.last();
         match (&self.after, last) {
             (Some(after), _) => Some(after.clone()),
-            (None, Some((_, Kind::Prompt | Kind::Midway))) => Some(Stand::Open),
+            (None, Some((_, Kind::Prompt | Kind::Calls | Kind::Midway))) => Some(Stand::Open),
             (None, Some((_, Kind::Text))) => Some(Stand::Well),
             (None, Some((_, Kind::Refused))) => Some(Stand::Aborted("a tool call was refused".into())),
             (None, _) => (!self.cut).then_some(Stand::Never),
         }
+    }
+
+    /// Whether its last word is a call that has not run to its end.
+    pub fn calls(&self) -> bool {
+        self.after.is_none() && matches!(self.last(), Some((_, Kind::Calls)))
     }
 
     /// Whether anything was ever said in it: the file that a resume leaves beside has nothing.
@@ -210,7 +217,7 @@ fn kind(message: Value<'_>) -> Kind {
             match calls.items().next() {
                 Some(_) if calls.items().all(refused) => Kind::Refused,
                 Some(_) => Kind::Midway,
-                None if said.is_empty() => Kind::Midway,
+                None if said.is_empty() => Kind::Calls,
                 None => Kind::Text,
             }
         }
