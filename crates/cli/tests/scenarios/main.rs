@@ -54,6 +54,7 @@ mod targets;
 mod unbound;
 mod usage;
 mod waiting;
+mod web;
 mod worktrees;
 mod worktrees_cut_short;
 mod worktrees_odd;
