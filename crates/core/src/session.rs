@@ -113,9 +113,6 @@ pub struct Session {
     /// Its process is a server that others depend on too.
     #[serde(skip)]
     pub shared: bool,
-    /// All of the above as text, if the listing was asked for as text.
-    #[serde(skip)]
-    pub text: Option<Box<[u8]>>,
 }
 
 impl Session {
@@ -131,26 +128,35 @@ impl Session {
             _ => false,
         }
     }
+}
 
-    /// Keeps the text, and else only what lists are sorted and chosen by.
-    pub fn keep_text(&mut self, text: Box<[u8]>) {
-        self.text = Some(text);
-        self.reason = Untrusted::default();
-        self.because = Vec::new();
-        self.transcript = None;
-        for told in [
-            &mut self.name,
-            &mut self.cwd,
-            &mut self.branch,
-            &mut self.model,
-            &mut self.title,
-            &mut self.prompt,
-            &mut self.tool,
-            &mut self.parent,
-        ] {
-            *told = None;
-        }
+/// An ended session as text, with what lists are sorted and chosen by: a tenth of
+/// what a [`Session`] takes, where there are ten thousand and one answer is made of them.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the fields of Session of the same names")]
+pub struct Line {
+    pub id: Untrusted,
+    pub agent: &'static str,
+    pub status: Status,
+    pub updated_at: Option<Time>,
+    /// The session as it is printed.
+    pub text: Box<[u8]>,
+}
+
+impl Line {
+    /// The agent's own id, which follows its name in the id.
+    pub fn native_id(&self) -> &str {
+        self.id.raw().get(self.agent.len() + 1..).unwrap_or_default()
     }
+}
+
+/// What is told of a session.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Row {
+    /// All of it.
+    Session(Box<Session>),
+    /// It has ended, nobody asked anything of it, and the answer is text.
+    Line(Line),
 }
 
 fn serialize_because<S: Serializer>(because: &[(Role, Observation)], s: S) -> Result<S::Ok, S::Error> {

@@ -92,8 +92,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     });
     let mut bound = Bound::default();
     by_word(table, loose.collect(), &mut bound, &mut report, why);
-    report.sessions =
-        bound.bonds.into_iter().map(|(session, bond)| (look.judge)(NAME, bond.unread(session, why))).collect();
+    bound.bonds.into_iter().for_each(|(id, bond)| report.add((look.judge)(NAME, bond.unread(id, why))));
     report
 }
 

@@ -94,7 +94,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
             None => unbound.push((process, run)),
         }
     }
-    report.sessions = threads.into_iter().map(|(thread, bond)| (look.judge)(NAME, bond.unread(thread, why))).collect();
+    threads.into_iter().for_each(|(thread, bond)| report.add((look.judge)(NAME, bond.unread(thread, why))));
     report.unbound = ap::unbound(NAME, unbound, |_| why.to_owned());
     report
 }

@@ -111,8 +111,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
     let bound = bind(look, &mut report, Some(why));
-    let told = bound.holds.into_iter().map(|(session, hold)| (look.judge)(NAME, hold.bond.unread(session, why)));
-    report.sessions = told.collect();
+    bound.holds.into_iter().for_each(|(id, hold)| report.add((look.judge)(NAME, hold.bond.unread(id, why))));
     report
 }
 

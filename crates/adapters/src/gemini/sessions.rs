@@ -73,7 +73,7 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
     for (id, seen) in sessions {
         let hold = bound.holds.remove(&id);
         let sighting = sighting(look, &mut bound, id, seen, hold, &directories);
-        report.sessions.push((look.judge)(NAME, sighting));
+        report.add((look.judge)(NAME, sighting));
     }
     // Held, and no file yet: it is starting.
     let mut bare: Vec<(String, Hold)> = bound.holds.into_iter().collect();
@@ -85,9 +85,7 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         observations.push(hold.bond.evidence);
         let about = About { cwd, started_at: started, updated_at: started, ..About::default() };
         let process = Some(hold.bond.process);
-        report
-            .sessions
-            .push((look.judge)(NAME, Sighting { native_id: id, observations, about, process, ..Sighting::default() }));
+        report.add((look.judge)(NAME, Sighting { native_id: id, observations, about, process, ..Sighting::default() }));
     }
 }
 

@@ -37,7 +37,7 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     for stored in sessions {
         let hold = held.sessions.remove(&stored.id);
         let at_work = hold.as_ref().and_then(|h| at_work(h, below.get(&stored.id)));
-        report.sessions.push((look.judge)(NAME, sighting(look, &mut held, stored, hold, at_work)));
+        report.add((look.judge)(NAME, sighting(look, &mut held, stored, hold, at_work)));
     }
     // Named by a process and not stored, or not to be read.
     let mut bare: Vec<(String, Hold)> = held.sessions.drain().collect();
@@ -48,7 +48,7 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
             None => without_record(id, &hold),
         };
         sighting.shared = hold.shared;
-        report.sessions.push((look.judge)(NAME, sighting));
+        report.add((look.judge)(NAME, sighting));
     }
 }
 

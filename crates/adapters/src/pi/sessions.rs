@@ -79,7 +79,7 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
             continue;
         }
         let sighting = sighting(look, native_id, s, hold, report);
-        report.sessions.push((look.judge)(NAME, sighting));
+        report.add((look.judge)(NAME, sighting));
     }
 }
 

@@ -69,6 +69,17 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
     listing.sessions.retain(|s| here(s) && wanted(s));
     let narrowed = args.group.is_some() || args.host.is_some();
+    if !ended {
+        listing.hidden.ended += answer.lines.len();
+        answer.lines.clear();
+    }
+    if narrowed || agent.is_some() || !args.status.is_empty() {
+        answer.lines.retain(|l| {
+            !narrowed
+                && agent.is_none_or(|a| lariat_adapters::means(a, l.agent))
+                && (args.status.is_empty() || args.status.contains(&l.status))
+        });
+    }
     listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| lariat_adapters::means(a, u.agent)));
     answer
 }
@@ -76,7 +87,7 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
 fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
     let listing = &answer.listing;
     if out.json {
-        return out.listing(listing);
+        return out.listing(listing, &answer.lines);
     }
     let home = std::env::var("HOME").unwrap_or_default();
     let hidden = listing.hidden.ended;
