@@ -78,6 +78,9 @@ pub struct Chat {
     told: Option<Stand>,
     /// Lines are missing before the messages known.
     cut: bool,
+    /// All messages were put together anew right after a gap: whether that took a prompt back cannot
+    /// be told from there.
+    unsure: bool,
     /// Usage by hash of the message id: `input, output, cache_read`.
     used: BTreeMap<u64, [u64; 3]>,
 }
@@ -97,6 +100,7 @@ impl Chat {
         let last = self.last();
         match (&self.after, last) {
             (Some(after), _) => Some(after.clone()),
+            (None, _) if self.unsure => None,
             (None, Some((_, Kind::Prompt | Kind::Calls | Kind::Midway))) => Some(Stand::Open),
             (None, Some((_, Kind::Text))) => Some(Stand::Well),
             (None, Some((_, Kind::Refused))) => Some(Stand::Aborted("a tool call was refused".into())),
@@ -135,7 +139,10 @@ impl Chat {
                 self.after = Some(Stand::Aborted("cancelled by a person".into()));
                 self.told = self.after.clone();
             }
-            Some("user" | "gemini") => self.after = None,
+            Some("user" | "gemini") => {
+                self.after = None;
+                self.unsure = false;
+            }
             _ => {}
         }
         if message.get("tokens").exists() {
@@ -182,6 +189,7 @@ impl Chat {
             return;
         }
         let asked = self.last().filter(|(_, kind)| *kind == Kind::Prompt);
+        self.unsure = self.cut && self.messages.is_empty();
         self.messages.clear();
         self.cut = false;
         set.get("messages").items().for_each(|m| self.place(m));
@@ -273,6 +281,7 @@ impl Fold for Chat {
 
     fn gap(&mut self) {
         self.messages.clear();
+        self.unsure = false;
         self.after = None;
         self.told = None;
         self.cut = true;
@@ -283,6 +292,6 @@ impl Fold for Chat {
     }
 
     fn knows_tail(&self) -> bool {
-        (self.id.is_some() || self.cut) && self.stand().is_some()
+        (self.id.is_some() || self.cut || self.unsure) && self.stand().is_some()
     }
 }
