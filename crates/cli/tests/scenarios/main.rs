@@ -51,6 +51,7 @@ mod reading;
 mod registered;
 mod resuming;
 mod stopping;
+mod subscribers;
 mod targets;
 mod unbound;
 mod usage;
