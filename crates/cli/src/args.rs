@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 mod daemon;
 
-pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then};
+pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then, Web};
 
 /// Shows and supervises the coding agents that run here.
 ///
@@ -107,6 +107,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: DaemonVerb,
     },
+    /// Open the page; starts the daemon if none runs
+    Web(Web),
     /// Add up tokens and cost over all sessions, ended ones included
     Usage(Usage),
     /// Show what lariat did: who, what, on what evidence
@@ -373,6 +375,9 @@ pub struct Attach {
     /// Let the session write to your clipboard and answer its questions to the terminal
     #[arg(long)]
     pub allow_clipboard: bool,
+    /// Only tell where its terminal is reached
+    #[arg(long = "where", hide = true)]
+    pub to_where: bool,
 }
 
 #[derive(Args, Debug)]

@@ -24,6 +24,7 @@ pub mod status;
 pub mod stop;
 pub mod usage;
 pub mod wait;
+pub mod web;
 pub mod worktree;
 
 use std::ffi::OsString;

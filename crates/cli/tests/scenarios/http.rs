@@ -95,11 +95,15 @@ fn row_9_exactly_those_may_ask_who_may_on_every_route() {
     let origins =
         [Some(format!("http://127.0.0.1:{port}")), Some("http://evil.example".into()), Some("null".into()), None];
     let tokens = [Some(served.token.clone()), None];
-    let mut paths: Vec<(&str, String)> =
-        ROUTES.iter().map(|r| (r.method, r.path.replace("{target}", "nobody"))).collect();
-    paths.extend([("GET", "/".to_owned()), ("GET", "/v1/none".into()), ("OPTIONS", "/v1/sessions".into())]);
+    let path = |path: &str| path.replace("{target}", "nobody").replace("{name}", "none.js");
+    let mut paths: Vec<(&str, String, bool)> = ROUTES.iter().map(|r| (r.method, path(r.path), r.is_open())).collect();
+    let open: Vec<&str> = paths.iter().filter(|p| p.2).map(|p| p.1.as_str()).collect();
+    assert_eq!(open, ["/", "/assets/none.js", "/v1/enter"], "nothing else goes without a token");
+    let others = ["/v1/none", "/index.html", "/assets/", "/assets/a/b", "/../etc/passwd"];
+    paths.extend(others.map(|path| ("GET", path.to_owned(), false)));
+    paths.extend([("OPTIONS", "/v1/sessions".into(), false), ("POST", "/".into(), false)]);
     let (mut asked, mut allowed) = (0, 0);
-    for (method, path) in &paths {
+    for (method, path, open) in &paths {
         for (h, host) in hosts.iter().enumerate() {
             for (o, origin) in origins.iter().enumerate() {
                 for token in &tokens {
@@ -116,7 +120,7 @@ fn row_9_exactly_those_may_ask_who_may_on_every_route() {
                     let expected = match (h, o, token) {
                         (1.., _, _) => Some(421),
                         (_, 1 | 2, _) => Some(403),
-                        (_, _, None) => Some(401),
+                        (_, _, None) if !open => Some(401),
                         _ => None,
                     };
                     match expected {
@@ -133,7 +137,8 @@ fn row_9_exactly_those_may_ask_who_may_on_every_route() {
             }
         }
     }
-    assert_eq!((asked, allowed), (paths.len() * 32, paths.len() * 2));
+    let cells: usize = paths.iter().map(|(_, _, open)| if *open { 4 } else { 2 }).sum();
+    assert_eq!((asked, allowed), (paths.len() * 32, cells));
     println!("{asked} cells, {allowed} allowed");
 }
 
