@@ -41,14 +41,15 @@ export function glyph(session: Session): string {
   }
 }
 
-/** What a person calls it: handle, name, or the beginning of its id. */
+/** What a person calls it: the name they launched it under, the handle, or the beginning of its id. */
 export function label(session: Session): string {
   const tail = session.native_id.split(/[/:]/).at(-1) ?? session.native_id;
-  return row(session.handle ?? session.name ?? tail.slice(0, 8), 60);
+  return row((session.handle && session.name) || session.handle || tail.slice(0, 8), 60);
 }
 
 export function title(session: Session): string {
-  const text = session.name ?? session.title ?? session.prompt;
+  const named = session.handle ? session.name : null;
+  const text = [session.name, session.title, session.prompt].find((t) => t && t !== named);
   return text ? firstLine(text) : '─';
 }
 

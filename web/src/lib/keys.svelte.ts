@@ -26,7 +26,7 @@ class Keys {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const target = event.target as HTMLElement;
     if (document.querySelector('dialog[open]') || target.closest('.xterm')) return;
-    if (target.closest('input, textarea, select')) {
+    if (target.closest('input:not([type=checkbox]), textarea, select')) {
       if (event.key === 'Escape') target.blur();
       return;
     }

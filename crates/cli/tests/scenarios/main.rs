@@ -45,6 +45,7 @@ mod mcp;
 mod mutants;
 mod opencode_damage;
 mod opencode_living;
+mod page;
 mod pi_sessions;
 mod playing;
 mod registered;
