@@ -55,6 +55,7 @@ mod targets;
 mod unbound;
 mod usage;
 mod waiting;
+mod web;
 mod worktrees;
 mod worktrees_cut_short;
 mod worktrees_odd;

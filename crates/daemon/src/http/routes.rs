@@ -175,7 +175,7 @@ pub fn arguments(route: &Route, target: Option<&str>, said: &Map<String, Value>)
     let mut flags: Vec<String> = verb.split(' ').chain(["--json"]).map(str::to_owned).collect();
     let (mut words, mut rest) = (Vec::new(), Vec::new());
     if let Some(target) = target {
-        if target.starts_with(['-', '.']) {
+        if target.starts_with(['-', '.']) && !verb.is_empty() {
             return Err(format!("{target:?} is no session"));
         }
         words.push(target.to_owned());
