@@ -44,12 +44,14 @@ pub enum Verb {
     #[command(visible_alias = "list", alias = "ps")]
     Ls(Ls),
     /// Show one session, or how many there are of each kind
+    #[command(alias = "show", alias = "inspect")]
     Status(Status),
     /// Tell why a session's status is what it is: every observation
     Explain(Target),
     /// Show what a session last said: its whole reply, open tool, question
     Peek(Peek),
     /// Start an agent that outlives this command; prints its handle and id
+    #[command(visible_alias = "run")]
     Launch(Box<Launch>),
     /// Show a launched session's terminal and type into it; Ctrl-Q leaves
     #[command(visible_alias = "a")]
@@ -67,6 +69,7 @@ pub enum Verb {
     /// Answer what a session asks: one answer for each question, by label, number or in own words
     Answer(Answer),
     /// Go on with an ended session, under its own id, where it worked
+    #[command(alias = "continue")]
     Resume(Resume),
     /// Begin a new session with what was said in another
     Fork(Resume),

@@ -162,6 +162,7 @@ struct Evidence<'a> {
     asks: Option<(usize, Untrusted)>,
     exit: Option<(usize, Exit)>,
     left: Option<usize>,
+    given: Option<usize>,
 }
 
 impl<'a> Evidence<'a> {
@@ -184,6 +185,7 @@ impl<'a> Evidence<'a> {
             asks: None,
             exit: None,
             left: None,
+            given: None,
         };
         for i in order {
             match &all[i].fact {
@@ -197,6 +199,7 @@ impl<'a> Evidence<'a> {
                 Fact::Asks(ask) => found.asks = found.asks.take().or_else(|| Some((i, ask.reason()))),
                 Fact::Exit(exit) => found.exit = found.exit.or(Some((i, *exit))),
                 Fact::Left(_) => found.left = found.left.or(Some(i)),
+                Fact::Given => found.given = found.given.or(Some(i)),
             }
         }
         found
@@ -212,7 +215,9 @@ impl<'a> Evidence<'a> {
                 return Role::Decided;
             }
             let agrees = match &o.fact {
-                Fact::Note(_) | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => return Role::Context,
+                Fact::Note(_) | Fact::Given | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => {
+                    return Role::Context;
+                }
                 Fact::Alive { .. } => !status.ended() && status != Status::Unknown,
                 Fact::Gone(_) => status.ended(),
                 Fact::Unseen(_) => status == Status::Unknown,
@@ -262,6 +267,11 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
         }
         (Some((i, State::Shell)), _, _) => {
             (Status::Idle, "turn over, a background shell still runs".into(), vec![alive, *i])
+        }
+        // At its prompt, with one in its hands that no turn shows yet: that is not rest.
+        (Some((i, State::Idle)), _, None | Some((_, Turn::Never))) if e.given.is_some() && e.unread.is_none() => {
+            let deciding = [alive, *i].into_iter().chain(e.given);
+            (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
         }
         (Some((i, _)), _, turn) => {
             let reason = match turn {

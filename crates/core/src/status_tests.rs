@@ -69,6 +69,19 @@ fn what_a_hook_asks_stands_until_the_agent_says_something_newer() {
 }
 
 #[test]
+fn a_prompt_that_no_turn_shows_yet_is_not_rest() {
+    let given = || see(Witness::Shim, Fact::Given);
+    for turn in [None, Some(see(Witness::Store, Fact::Turn(Turn::Never)))] {
+        let idle = [alive(), state(State::Idle), given()].into_iter().chain(turn).collect::<Vec<_>>();
+        let verdict = judge(&idle, None);
+        assert_eq!((verdict.status, verdict.roles[2]), (Status::Starting, Role::Decided));
+    }
+    assert_eq!(word(&[alive(), state(State::Idle), given(), well()]), Status::Idle);
+    assert_eq!(word(&[alive(), state(State::Busy), given()]), Status::Working);
+    assert_eq!(word(&[gone(), given()]), word(&[gone()]));
+}
+
+#[test]
 fn the_agents_word_beats_the_transcript_and_says_so() {
     let background = judge(&[alive(), state(State::Busy), well()], None);
     assert_eq!(background.status, Status::Working);
@@ -194,6 +207,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
         (1..32i32).prop_map(|n| Fact::Exit(Exit::Signal(n))),
         text().prop_map(Fact::Left),
         text().prop_map(Fact::Note),
+        Just(Fact::Given),
     ]
 }
 

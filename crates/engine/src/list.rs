@@ -96,7 +96,7 @@ impl Shared {
         let wish = self.wishes.by_id.get(&id);
         let mut sighting = sighting;
         let launched = self.launched.of(&id, &sighting);
-        let launched = launched.filter(|l| l.testify(&self.question.places, &self.settling, &mut sighting));
+        let launched = launched.filter(|l| l.testify(&self.question.places, self.now, &self.settling, &mut sighting));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());
@@ -219,6 +219,8 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     }
     let running = shared.launched.by_id.values().filter(|l| l.exit.is_none());
     answer.watch.extend(running.map(|l| l.folder.join(ask::FOLDER)));
+    // Time alone tells when that is over.
+    answer.unhinted |= shared.launched.by_id.values().any(|l| l.may_not_have_begun(now));
     shared.add_unrecorded(&mut answer.listing);
     one_row::of_both(&mut answer.listing, shared.table.as_ref().ok());
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
