@@ -76,17 +76,31 @@ test('a hostile terminal stream acts on its glass only', async () => {
     link('javascript:window.pwned=1', 'bad-link'), '\r\n', link('https://example.invalid/terminal', 'good-link'), '\r\n',
     'x'.repeat(100_000), '\r\n', '\x1b['.repeat(5000), 'm', '\u202e\u0301'.repeat(2000), '\r\n',
     '\x1b[2J\x1b[H', link('javascript:window.pwned=1', 'bad-link'), '\r\n', link('https://example.invalid/terminal', 'good-link'),
-    '\r\nthe stream is over\r\n\r\n\r\n',
+    '\r\nthe stream is over', '\r\n'.repeat(12), // the agent draws over what is just above its own lines
   ].join('');
   writeFileSync('hostile', stream);
-  lariat('send', 'evil', `run cat ${process.cwd()}/hostile > /proc/$PPID/fd/1`);
+  lariat('send', 'evil', `run cat ${process.cwd()}/hostile > /proc/$CLAUDE_PID/fd/1`);
   const screen = page.locator('.xterm-rows');
   await screen.getByText('the stream is over').waitFor();
-  for (const name of ['bad-link', 'good-link']) {
-    const place = screen.getByText(name).last();
-    await place.hover();
-    await place.click();
-  }
+  await screen.getByText('It said:').waitFor(); // it draws no more
+  const over = async (name) => {
+    // In one step: rows are drawn anew at any time.
+    const handle = await page.waitForFunction((name) => {
+      const place = [...document.querySelectorAll('.xterm-rows span')].findLast((s) => s.textContent === name)?.getBoundingClientRect();
+      return place?.width ? { x: place.x + 20, y: place.y + place.height / 2 } : null;
+    }, name);
+    const { x, y } = await handle.jsonValue();
+    await page.mouse.move(x, y);
+    await page.mouse.move(x + 2, y);
+  };
+  await over('bad-link');
+  await page.mouse.down();
+  await page.mouse.up();
+  await over('good-link');
+  await page.locator('.xterm-cursor-pointer').waitFor();
+  assert.equal(await page.getByRole('dialog').count(), 0, 'the first one leads nowhere');
+  await page.mouse.down();
+  await page.mouse.up();
   const dialog = page.getByRole('dialog', { name: 'Leave for another site?' });
   await dialog.getByText('https://example.invalid/terminal', { exact: true }).waitFor();
   await dialog.getByRole('button', { name: 'Cancel' }).click();

@@ -12,7 +12,8 @@ export class Refused extends Error {
 
 function refusal(status: number, body: string): Refused {
   try {
-    const text = (JSON.parse(body) as { error?: { text?: string } }).error?.text;
+    const told = JSON.parse(body) as { error?: { text?: string }; outcome?: string; reason?: string | null };
+    const text = told.error?.text ?? told.reason ?? told.outcome;
     if (text) return new Refused(status, text);
   } catch {
     // Not JSON: the status must do.

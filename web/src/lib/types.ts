@@ -63,7 +63,7 @@ export interface Told {
 }
 
 export interface ToolUse { name: string; input: unknown; output: string | null; failed: boolean | null }
-export interface Turn { n: number; at: string | null; who: 'person' | 'agent' | 'tool'; text: string; tool: ToolUse | null }
+export interface Turn { n: number; at: string | null; who: 'person' | 'agent' | 'tool'; text: string; tool: ToolUse | null; cut?: boolean }
 export interface Talk { turns: Turn[]; before: number | null }
 
 export interface RestoreRow {
@@ -93,4 +93,5 @@ export interface JournalEntry { at: string; what: string; id: string; by: string
 export interface UsageRow { key: string | null; tokens: Tokens; answers: number; cost_usd: number | null; unpriced_tokens: number }
 export interface Usage { by: string; rows: UsageRow[]; total: UsageRow; unpriced_models: string[]; notes: string[] }
 
-export interface Diff { files: { path: string; added: number | null; removed: number | null }[]; patch: string }
+export interface Changed { path: string; old_path: string | null; change: string; added: number | null; removed: number | null; untracked: boolean }
+export interface Diff { files: Changed[]; more_files: number; base: string | null; patch: string | null; cut: boolean }
