@@ -150,6 +150,18 @@ impl Out {
 
     /// Prints a listing as one line of JSON.
     pub fn listing(&mut self, listing: &Listing) -> Result<(), Failure> {
+        self.listing_before(listing, b"}\n")
+    }
+
+    /// Prints one page of a listing, with the id after which the next begins.
+    pub fn listing_page(&mut self, listing: &Listing, next: Option<&Untrusted>) -> Result<(), Failure> {
+        let mut end = b",\"next\":".to_vec();
+        json::write(&mut end, &next)?;
+        end.extend_from_slice(b"}\n");
+        self.listing_before(listing, &end)
+    }
+
+    fn listing_before(&mut self, listing: &Listing, end: &[u8]) -> Result<(), Failure> {
         write!(self.to, "{{\"schema\":{},\"at\":\"{}\",\"sessions\":[", listing.schema, listing.at)?;
         self.sessions(&listing.sessions)?;
         let mut rest = b"],\"unbound\":".to_vec();
@@ -158,7 +170,7 @@ impl Out {
         json::write(&mut rest, &listing.warnings)?;
         rest.extend_from_slice(b",\"hidden\":");
         json::write(&mut rest, &listing.hidden)?;
-        rest.extend_from_slice(b"}\n");
+        rest.extend_from_slice(end);
         Ok(self.to.write_all(&rest)?)
     }
 

@@ -24,8 +24,8 @@ const SLOW: Duration = Duration::from_secs(10);
 /// How often it is seen whether a listener is still there.
 const STILL_THERE: Duration = Duration::from_secs(15);
 /// Verbs that only look, and end by themselves.
-const LOOKING: [&str; 10] =
-    ["ls", "list", "status", "explain", "peek", "wait", "locks", "journal", "doctor", "restore"];
+const LOOKING: [&str; 11] =
+    ["ls", "list", "status", "explain", "peek", "diff", "wait", "locks", "journal", "doctor", "restore"];
 /// What would make them stay, act, or look elsewhere.
 const NOT: [&str; 6] = ["-w", "--watch", "-f", "--follow", "--yes", "--raw"];
 

@@ -94,7 +94,7 @@ const PART: Keep = |parent, key| match parent {
     b"" => {
         matches!(key, b"id" | b"type" | b"text" | b"synthetic" | b"ignored" | b"tool" | b"callID" | b"state" | b"time")
     }
-    b"state" => matches!(key, b"status" | b"input" | b"metadata" | b"time" | b"error"),
+    b"state" => matches!(key, b"status" | b"input" | b"metadata" | b"time" | b"error" | b"output"),
     b"time" => matches!(key, b"start" | b"end"),
     b"input" | b"questions" => true,
     _ => false,

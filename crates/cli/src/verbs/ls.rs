@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lariat_adapters::look::Scope;
 use lariat_core::text::fit;
-use lariat_core::{Session, Status};
+use lariat_core::{Session, Status, Untrusted};
 use lariat_engine::list::Answer;
 use lariat_engine::{Question, list, list_as_text};
 use lariat_sys::memory;
@@ -32,13 +32,20 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     memory::for_a_moment();
-    let answer = look_with(
-        args,
-        common,
-        |question| if out.json { list_as_text(question, json::session) } else { list(question) },
-    );
-    show(&answer, out)?;
+    let mut answer =
+        look_with(
+            args,
+            common,
+            |question| if out.json { list_as_text(question, json::session) } else { list(question) },
+        );
     let code = code(&answer);
+    match args.limit {
+        Some(limit) if out.json => {
+            let next = page(&mut answer, args.after.as_deref(), limit as usize);
+            out.listing_page(&answer.listing, next.as_ref())?;
+        }
+        _ => show(&answer, out)?,
+    }
     std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
     Ok(code)
 }
@@ -71,6 +78,16 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     let narrowed = args.group.is_some() || args.host.is_some();
     listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| lariat_adapters::means(a, u.agent)));
     answer
+}
+
+/// Leaves one page of a listing, in the order of ids; the last id of it, if there are more.
+fn page(answer: &mut Answer, after: Option<&str>, limit: usize) -> Option<Untrusted> {
+    let sessions = &mut answer.listing.sessions;
+    sessions.sort_by(|a, b| a.id.raw().cmp(b.id.raw()));
+    sessions.retain(|s| after.is_none_or(|after| s.id.raw() > after));
+    let more = sessions.len() > limit;
+    sessions.truncate(limit);
+    sessions.last().filter(|_| more).map(|s| s.id.clone())
 }
 
 fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {

@@ -102,6 +102,7 @@ fn schema(kind: Kind) -> Value {
         Kind::Path | Kind::Place => json!({"type": "string", "pattern": "^/"}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Number => json!({"type": "integer", "minimum": 0}),
+        Kind::Paths => json!({"type": "array", "items": {"type": "string", "pattern": "^/"}}),
         Kind::Texts | Kind::Words | Kind::Rest => json!({"type": "array", "items": {"type": "string"}}),
     }
 }

@@ -20,7 +20,7 @@ const fn post(path: &'static str, verb: &'static str, parameters: &'static [Para
 }
 
 use Answers::{Lines, Verb};
-use Kind::{Flag, Number, Path, Place, Rest, Text, Texts, Word, Words};
+use Kind::{Flag, Number, Path, Paths, Place, Rest, Text, Texts, Word, Words};
 
 const END: &[Parameter] = &[
     may("grace", Text, "how long a gentle end may take, like 10s"),
@@ -59,12 +59,29 @@ pub const ROUTES: &[Route] = &[
             may("status", Text, "only these statuses, separated by commas"),
             may("group", Text, "only this group"),
             may("host", Text, "only this host"),
+            may("limit", Number, "at most so many at once, in the order of ids"),
+            may("after", Text, "those after this id: `next` of the page before"),
         ],
         "What is here now",
     ),
     get("/v1/sessions/{target}", Verb("status"), &[], "One session in full"),
     get("/v1/sessions/{target}/explain", Verb("explain"), &[], "Why its status is what it is"),
     get("/v1/sessions/{target}/peek", Verb("peek"), &[may("replies", Number, "how many replies")], "What it last said"),
+    get(
+        "/v1/sessions/{target}/talk",
+        Verb("peek --all"),
+        &[
+            may("before", Number, "what was said before this number, which the page after it told"),
+            may("limit", Number, "how much is in a page; 50 unless told, 1000 at most"),
+        ],
+        "The whole conversation, in pages from the end",
+    ),
+    get(
+        "/v1/sessions/{target}/diff",
+        Verb("diff"),
+        &[may("stat", Flag, "only which files, and how much of them")],
+        "What was changed where it works",
+    ),
     get(
         "/v1/sessions/{target}/logs",
         Lines("logs"),
@@ -84,7 +101,36 @@ pub const ROUTES: &[Route] = &[
     get("/v1/status", Verb("status"), &[], "How many there are of each kind"),
     get("/v1/restore", Verb("restore"), &[may("kept", Flag, "only those that are kept")], "What could be brought back"),
     get("/v1/locks", Verb("locks"), &[], "Who holds which directory"),
-    get("/v1/journal", Lines("journal"), &[], "What lariat did"),
+    get(
+        "/v1/journal",
+        Lines("journal"),
+        &[may("lines", Number, "only so many entries from the end"), may("before", Number, "those before this number")],
+        "What lariat did",
+    ),
+    get(
+        "/v1/usage",
+        Verb("usage"),
+        &[
+            may("by", Text, "day, agent, model, dir, group or session"),
+            may("since", Text, "only what was used since: 7d, 2026-11-01"),
+        ],
+        "Tokens and cost, over all sessions",
+    ),
+    get("/v1/worktrees", Verb("worktree ls"), &[], "The checkouts that lariat made"),
+    get("/v1/fuses", Verb("fuse ls"), &[], "Fuses, and how far they have burnt"),
+    get(
+        "/v1/gc",
+        Verb("gc"),
+        &[may("retain", Text, "how long what has ended is kept, like 7d")],
+        "What could be forgotten",
+    ),
+    get("/v1/deliveries", Verb("daemon deliveries"), &[], "What is owed to webhooks, and what nobody took"),
+    get(
+        "/v1/daemon/logs",
+        Lines("daemon logs"),
+        &[may("lines", Number, "only so many lines from the end")],
+        "What the daemon did",
+    ),
     get("/v1/doctor", Verb("doctor"), &[], "What this machine offers"),
     get("/v1/daemon", Answers::Status, &[], "How the daemon is"),
     get(
@@ -105,11 +151,17 @@ pub const ROUTES: &[Route] = &[
             may("name", Text, "a name for the session"),
             may("model", Text, "the model"),
             may("group", Text, "the group it belongs to"),
+            may("file", Paths, "files to put before the prompt, absolute"),
+            may("worktree", Text, "a checkout of its own, on this branch; an empty text for a new branch"),
+            may("base", Text, "where the new branch begins"),
+            may("setup", Text, "a command to run in the new worktree first"),
             may("env", Texts, "variables for its environment, NAME=VALUE"),
             may("headless", Flag, "one prompt, structured output, no terminal"),
             may("ask", Flag, "hold what it asks, though it has no terminal"),
+            may("on-launch", Text, "a command to run once it is launched"),
             may("on-exit", Text, "a command to run once it has ended"),
             may("max", Number, "how many launched sessions may run at once"),
+            may("queue", Flag, "wait while as many run as may"),
             may("keep", Flag, "bring it back after a crash without asking"),
             may("force", Flag, "although another agent works there"),
             may("arguments", Rest, "further arguments for the agent"),
@@ -119,7 +171,13 @@ pub const ROUTES: &[Route] = &[
     post(
         "/v1/sessions/{target}/send",
         "send",
-        &[must("text", Word, "what to say"), may("timeout", Text, "how long its transcript may take to show it")],
+        &[
+            must("text", Word, "what to say"),
+            may("timeout", Text, "how long its transcript may take to show it"),
+            may("key", Text, "a text with the same key is typed only once"),
+            may("wait", Flag, "answer with the reply, when the turn is over"),
+            may("when-idle", Flag, "hold it back until it stands at its prompt"),
+        ],
         "Say something to it",
     ),
     post("/v1/sessions/{target}/approve", "approve", &WHICH, "Allow what it asks permission for"),
@@ -163,6 +221,59 @@ pub const ROUTES: &[Route] = &[
             may("force", Flag, "although somebody else holds it"),
         ],
         "Hold a directory",
+    ),
+    post(
+        "/v1/worktrees/clean",
+        "worktree clean",
+        &[
+            may("targets", Words, "handles, branches or paths; none for all that lariat made"),
+            may("force", Flag, "save work that is in no commit, then remove"),
+            may("dry-run", Flag, "only say what would be done"),
+        ],
+        "Remove worktrees that nobody is in, with nothing lost",
+    ),
+    post(
+        "/v1/worktrees/save",
+        "worktree save",
+        &[must("targets", Words, "handles, branches or paths")],
+        "Save everything in worktrees as commits of their own",
+    ),
+    post(
+        "/v1/worktrees/apply",
+        "worktree apply",
+        &[
+            must("saved", Word, "HANDLE for what was saved last, or HANDLE/N"),
+            may("into", Path, "a checkout, absolute"),
+        ],
+        "Give saved work back",
+    ),
+    post(
+        "/v1/fuses",
+        "fuse set",
+        &[
+            must("target", Word, "a session, or a directory"),
+            may("after", Text, "after this time, like 30m"),
+            may("tokens", Number, "when it has used so many tokens"),
+            may("cost", Text, "when it has cost so many dollars"),
+            may("minutes", Number, "when it has run so many minutes"),
+            may("idle", Text, "when it has been idle for this time"),
+            may("then", Text, "stop, kill, cmd or webhook"),
+            may("run", Text, "the command, for cmd"),
+        ],
+        "Set a fuse",
+    ),
+    post(
+        "/v1/fuses/{target}/extend",
+        "fuse extend",
+        &[must("by", Text, "how much more time, like 10m")],
+        "Give a fuse more time",
+    ),
+    post("/v1/fuses/{target}/cancel", "fuse cancel", &[], "Take a fuse away"),
+    post(
+        "/v1/gc",
+        "gc",
+        &[must("yes", Flag, "do it"), may("retain", Text, "how long what has ended is kept, like 7d")],
+        "Forget our records of what has ended long ago",
     ),
     post("/v1/unlock", "unlock", &[must("path", Place, "the directory, absolute")], "Give a directory up"),
 ];
