@@ -122,7 +122,7 @@ impl Rollout {
     }
 
     /// Adds a line; the first one of the file tells what it is, and is written with it.
-    fn add(self, kind: &str, payload: Value) -> Self {
+    pub fn add(self, kind: &str, payload: Value) -> Self {
         if !self.path.exists() {
             let meta = json!({"session_id": self.id, "id": self.id,
                 "timestamp": iso(self.at.get()), "cwd": self.cwd, "originator": "codex-tui",

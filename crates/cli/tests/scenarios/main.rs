@@ -48,6 +48,7 @@ mod opencode_living;
 mod page;
 mod pi_sessions;
 mod playing;
+mod reading;
 mod registered;
 mod resuming;
 mod stopping;
