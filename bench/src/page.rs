@@ -60,7 +60,13 @@ pub fn run(rig: &Rig, quick: bool, report: &mut Report) -> io::Result<bool> {
         times.for_each(|ms| series.push(Run { ms, rss_kb: 0 }));
         series
     };
-    report.rows.push(Row::times("page, to the first list", &series("ours"), "least page", &series("floor"), Some(HOLD)));
+    report.rows.push(Row::times(
+        "page, to the first list",
+        &series("ours"),
+        "least page",
+        &series("floor"),
+        Some(HOLD),
+    ));
     Ok(right)
 }
 

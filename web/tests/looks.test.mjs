@@ -74,7 +74,7 @@ test('nothing scrolls sideways on a phone', async () => {
 
 test('pictures for the documents', { skip: !process.env.LARIAT_PICTURES }, async () => {
   for (const dark of [false, true]) {
-    const guest = await visitor(browser, { dark, width: 1120, height: 520 });
+    const guest = await visitor(browser, { dark, width: 1120, height: dark ? 640 : 440 });
     const { page } = guest;
     await enter(guest);
     const picture = (name) => page.screenshot({ path: `${process.env.LARIAT_PICTURES}/page-${name}.png` });
@@ -86,6 +86,7 @@ test('pictures for the documents', { skip: !process.env.LARIAT_PICTURES }, async
     }
     await rowOf(page, 'release').click();
     await page.getByText('The tests pass').waitFor();
+    await page.locator('summary').first().click();
     await picture('session');
   }
 });

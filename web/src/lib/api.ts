@@ -35,8 +35,9 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return JSON.parse(await ask(path, { signal: signal ?? null })) as T;
 }
 
-export async function journal(): Promise<JournalEntry[]> {
-  const lines = (await ask('/v1/journal', {})).split('\n');
+/** The last entries of the journal. */
+export async function journal(most: number): Promise<JournalEntry[]> {
+  const lines = (await ask(`/v1/journal?lines=${most}`, {})).split('\n');
   return lines.filter(Boolean).map((line) => JSON.parse(line) as JournalEntry);
 }
 
