@@ -29,6 +29,8 @@ check: rust
 torture: rust tools
 	$(CARGO) build $(TESTS) --bins
 	LARIAT_SWAPS=$(or $(SWAPS),10000) $(CARGO) test -q -p lariat-sys --lib swaps_that_race
+	LARIAT_KILLS=$(or $(KILLS),1000) LARIAT_ROUNDS=$(or $(ROUNDS),500) $(CARGO) test -p lariat --features pause-points \
+		--test scenarios -- --nocapture delivering::killed_under_load subscribers::two_hundred
 	$(BUILT)/debug/lariat-torture $(TORTURE)
 
 bench: rust tools web

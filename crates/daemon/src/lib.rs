@@ -244,9 +244,9 @@ fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
 
 fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
     let mut seen = watching.look();
-    let (burnt, next) = burning::look(daemon, &seen.listing);
-    seen.changes.extend(burnt);
-    if let Some(at) = next {
+    let mut fuses = burning::look(daemon, &seen.listing);
+    seen.changes.append(&mut fuses.changes);
+    if let Some(at) = fuses.next {
         watching.no_later_than(at);
     }
     for change in &seen.changes {
@@ -261,6 +261,7 @@ fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
     let at = seen.listing.at;
     let events = daemon.hub.publish(&seen.changes, seen.listing);
     deliver::owe(daemon, &events);
+    burning::told(daemon, fuses);
     let mut watched = daemon.watched();
     watched.looks += 1;
     (watched.at, watched.took, watched.failing) = (Some(at), watching.took(), watching.failing());
