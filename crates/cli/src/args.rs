@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 mod daemon;
+mod nearest;
 
 pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then, Web};
+pub use nearest::parse;
 
 /// Shows and supervises the coding agents that run here.
 ///

@@ -11,8 +11,7 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use args::{Cli, Verb};
-use clap::Parser as _;
+use args::Verb;
 use lariat_protocol::json;
 use lariat_sys::memory;
 use output::{Failure, Out};
@@ -32,7 +31,7 @@ fn main() -> ExitCode {
     if let Some(code) = verbs::within(std::env::args_os()) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = args::parse();
     let mut out = Out::new(cli.common.json);
     let done = match cli.verb {
         None => verbs::ls::run(&cli.ls, &cli.common, &mut out),

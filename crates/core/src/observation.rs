@@ -95,6 +95,12 @@ pub enum AskKind {
 }
 
 impl AskKind {
+    /// Whether it is asked by a turn that could not go on and is over: the agent
+    /// stands at its prompt, and says of itself that it is idle.
+    pub fn ends_a_turn(self) -> bool {
+        matches!(self, AskKind::Login | AskKind::Limit)
+    }
+
     /// The word used in a reason.
     pub fn word(self) -> &'static str {
         match self {

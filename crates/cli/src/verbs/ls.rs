@@ -32,17 +32,20 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     memory::for_a_moment();
-    let mut answer =
-        look_with(
-            args,
-            common,
-            |question| if out.json { list_as_text(question, json::session) } else { list(question) },
-        );
+    let mut answer = look_with(
+        args,
+        common,
+        // A page is in the order of ids, which a session that is only text does not tell.
+        |question| match out.json && args.limit.is_none() {
+            true => list_as_text(question, json::session),
+            false => list(question),
+        },
+    );
     let code = code(&answer);
     match args.limit {
         Some(limit) if out.json => {
             let next = page(&mut answer, args.after.as_deref(), limit as usize);
-            out.listing_page(&answer.listing, next.as_ref())?;
+            out.listing_page(&answer.listing, &answer.lines, next.as_ref())?;
         }
         _ => show(&answer, out)?,
     }
@@ -76,6 +79,17 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
     listing.sessions.retain(|s| here(s) && wanted(s));
     let narrowed = args.group.is_some() || args.host.is_some();
+    if !ended {
+        listing.hidden.ended += answer.lines.len();
+        answer.lines.clear();
+    }
+    if narrowed || agent.is_some() || !args.status.is_empty() {
+        answer.lines.retain(|l| {
+            !narrowed
+                && agent.is_none_or(|a| lariat_adapters::means(a, l.agent))
+                && (args.status.is_empty() || args.status.contains(&l.status))
+        });
+    }
     listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| lariat_adapters::means(a, u.agent)));
     answer
 }
@@ -93,7 +107,7 @@ fn page(answer: &mut Answer, after: Option<&str>, limit: usize) -> Option<Untrus
 fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
     let listing = &answer.listing;
     if out.json {
-        return out.listing(listing);
+        return out.listing(listing, &answer.lines);
     }
     let home = std::env::var("HOME").unwrap_or_default();
     let hidden = listing.hidden.ended;

@@ -43,6 +43,7 @@ mod launching;
 mod living;
 mod mcp;
 mod mutants;
+mod needs;
 mod opencode_damage;
 mod opencode_living;
 mod page;
