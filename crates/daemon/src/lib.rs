@@ -231,7 +231,12 @@ fn watch(daemon: &Arc<Daemon>, mut watching: Watching) {
 
 /// Sleeps until there must be a look, and tells ends that need none.
 fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
-    while watching.sleep()? == Woken::Process {
+    loop {
+        match watching.sleep()? {
+            Woken::Time if watching.may_rest() => continue,
+            Woken::Process => {}
+            _ => return Ok(()),
+        }
         let Some(ends) = watching.ends() else { return Ok(()) };
         let events = daemon.hub.publish_ends(&ends);
         for end in &ends {
@@ -239,7 +244,6 @@ fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
         }
         deliver::owe(daemon, &events);
     }
-    Ok(())
 }
 
 fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {

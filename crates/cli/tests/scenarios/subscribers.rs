@@ -159,3 +159,32 @@ fn a_listener_that_does_not_read_is_let_go_with_a_reason_and_the_others_hear_on(
     println!("let go after {round} rounds");
     drop(entries);
 }
+
+/// For a campaign: at rest, with fifty agents and somebody who listened, the daemon uses no time.
+#[test]
+#[ignore = "takes minutes; `make torture` runs it"]
+fn at_rest_it_uses_no_time() {
+    let sandbox = Sandbox::new("rest");
+    let claude = ClaudeStore::of(&sandbox);
+    let agents: Vec<Lookalike> = (0..AGENTS).map(|_| sandbox.lookalike("claude", &[])).collect();
+    let entries: Vec<_> = agents.iter().zip(1..).map(|(a, n)| claude.register(a, &id(n)).says("idle")).collect();
+    let _talks: Vec<_> = (1..=AGENTS).map(|n| claude.session(&id(n)).asked("go").answered("done")).collect();
+    ask(&sandbox, &["daemon", "start"]).expect_success();
+    let status = || ask(&sandbox, &["daemon", "status", "--json"]).json();
+    let pid = i32::try_from(status()["pid"].as_i64().expect("a pid")).expect("a pid");
+    let outside = sandbox.world().process(pid).expect("the daemon").outside;
+    let ticks = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{outside}/stat")).expect("the daemon");
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        fields.skip(11).take(4).filter_map(|f| f.parse::<u64>().ok()).sum()
+    };
+    std::thread::sleep(std::time::Duration::from_secs(5)); // rest begins: time is what is measured here
+    for minute in 1..=2 {
+        let before = ticks();
+        std::thread::sleep(std::time::Duration::from_secs(60));
+        let used = ticks() - before;
+        println!("minute {minute}: {used} clock ticks");
+        assert_eq!(used, 0, "in minute {minute}");
+    }
+    drop(entries);
+}
