@@ -2,7 +2,7 @@
 
 #![allow(clippy::vec_box, reason = "a listing has them so")]
 
-use lariat_core::Tokens;
+use lariat_core::{Status, Tokens};
 use lariat_core::session::Hidden;
 
 use super::*;

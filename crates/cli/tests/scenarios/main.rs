@@ -46,6 +46,7 @@ mod mutants;
 mod needs;
 mod opencode_damage;
 mod opencode_living;
+mod page;
 mod pi_sessions;
 mod playing;
 mod reading;
