@@ -94,8 +94,8 @@ pub trait Adapter: Send + Sync {
         Err(format!("{} gives no safe way to answer; `lariat attach` does", self.name()))
     }
     /// What a live agent says of itself on its terminal, from the last of what it wrote there: its
-    /// own word in a form made for programs, not a reading of the screen.
-    fn state_in_output(&self, _last: &[u8]) -> Option<State> {
+    /// own word in a form made for programs, not a reading of the screen. `argv` is what it was started with.
+    fn state_in_output(&self, _last: &[u8], _argv: &[String]) -> Option<State> {
         None
     }
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,

@@ -384,7 +384,7 @@ impl Launched {
         let mut most = FIRST_LOOK;
         loop {
             let last = output.tail(most).ok()?;
-            let said = adapter.state_in_output(&last.bytes);
+            let said = adapter.state_in_output(&last.bytes, &self.record.launch.argv);
             if said.is_some() || (last.bytes.len() as u64) < most {
                 return said;
             }
