@@ -10,7 +10,7 @@ use lariat_sys::file::{self, Key};
 
 use crate::cache::{self, Cache, Kept};
 use crate::look::{Look, Scope};
-use crate::reader::{Fold, Reader, Reading};
+use crate::reader::{Fold, Reader, Reading, is_document};
 
 /// A file to be read.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +177,11 @@ fn read_one<F: Fold>(
     wanted: &Found,
     prior: Option<Box<Reading<F>>>,
 ) -> io::Result<Box<Reading<F>>> {
-    open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole))
+    let file = open(wanted)?;
+    match is_document(&wanted.path) {
+        true => reader.read_document(file, &wanted.key),
+        false => reader.read(file, &wanted.key, prior, wanted.whole),
+    }
 }
 
 /// Cuts items into batches.

@@ -18,12 +18,24 @@ impl Language for Lines {
             parent == b"args"
                 || matches!(
                     key,
-                    b"id" | b"timestamp" | b"type" | b"content" | b"text" | b"toolCalls" | b"name" | b"args"
+                    b"messages"
+                        | b"id"
+                        | b"timestamp"
+                        | b"type"
+                        | b"content"
+                        | b"text"
+                        | b"toolCalls"
+                        | b"name"
+                        | b"args"
                 )
         }
     }
 
+    /// A line is a message; the one document of an older version has all of them.
     fn said(&self, line: Value<'_>) -> Vec<Said> {
+        if line.get("id").str().is_none() {
+            return line.get("messages").items().flat_map(|message| self.said(message)).collect();
+        }
         let Some(id) = line.get("id").str() else { return Vec::new() };
         let at = line.get("timestamp").str().and_then(Time::parse);
         let content = line.get("content");
