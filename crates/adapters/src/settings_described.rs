@@ -113,7 +113,9 @@ fn template(entry: &mut Section<'_, '_>, key: &str) -> Option<Vec<String>> {
     let span = entry.value(key)?.span();
     let words = entry.words(key)?;
     if !words.iter().any(|word| word.contains(ID)) {
-        entry.wrong.tell(&span, format!("{key} needs {{id}} in it, like [\"--{}\", \"{{id}}\"]", key.replace('_', "-")));
+        entry
+            .wrong
+            .tell(&span, format!("{key} needs {{id}} in it, like [\"--{}\", \"{{id}}\"]", key.replace('_', "-")));
     }
     Some(words)
 }

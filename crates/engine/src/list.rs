@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use lariat_adapters::{Adapter, described};
 use lariat_adapters::look::{Look, Places, Report, Scope, Sighting};
 use lariat_adapters::settings::Settings;
+use lariat_adapters::{Adapter, described};
 use lariat_core::session::Hidden;
 use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;

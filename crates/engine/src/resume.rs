@@ -157,7 +157,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let cwd = cwd.or_else(|| session.cwd.as_ref().map(|c| PathBuf::from(c.raw())));
     let cwd = cwd.ok_or_else(|| LaunchError::Impossible(format!("it is not known where {id} worked")))?;
     let cwd = start::directory(&cwd)?;
-    let told = start::told_of(places, session.agent, launched.as_ref().map(|l| l.record.ask.clone()).unwrap_or_default());
+    let told =
+        start::told_of(places, session.agent, launched.as_ref().map(|l| l.record.ask.clone()).unwrap_or_default());
     let program = start::program(adapter, &told)?;
     if !again.force {
         free(question, &cwd)?;

@@ -138,7 +138,11 @@ fn it_is_launched_held_told_ended_and_goes_on_as_the_settings_say() {
     assert_eq!(launched["id"], format!("agent:parrot:{id}"));
     stage.until_shown(&launched, "ready");
     let row = stage.row(&launched);
-    assert_eq!((&row["status"], &row["live"]), (&json!("starting"), &json!(true)), "never idle, never a guess: {row:#}");
+    assert_eq!(
+        (&row["status"], &row["live"]),
+        (&json!("starting"), &json!(true)),
+        "never idle, never a guess: {row:#}"
+    );
     assert!(text(&row, "reason").starts_with("nothing tells of its turns"), "{row:#}");
     assert_eq!((&row["pid"], &row["name"], &row["agent"]), (&launched["pid"], &json!("polly"), &json!("agent:parrot")));
     assert_eq!(row["tokens"], Value::Null);
@@ -174,7 +178,10 @@ fn it_is_launched_held_told_ended_and_goes_on_as_the_settings_say() {
     assert_eq!(stage.act(&["restore"])["restore"], json!([]), "a person ended it");
 
     let again = stage.act(&["resume", handle]);
-    assert_eq!((&again["id"], &again["handle"], &again["way"]), (&launched["id"], &launched["handle"], &json!("native")));
+    assert_eq!(
+        (&again["id"], &again["handle"], &again["way"]),
+        (&launched["id"], &launched["handle"], &json!("native"))
+    );
     stage.until_shown(&again, "ready");
     stage.act(&["send", handle, "once more"]);
     let heard = fs::read_to_string(stage.transcript(&launched)).expect("a transcript");
@@ -184,7 +191,10 @@ fn it_is_launched_held_told_ended_and_goes_on_as_the_settings_say() {
     stage.kill_from_outside(&again);
     stage.nothing_is_left();
     let row = stage.row(&launched);
-    assert_eq!((&row["status"], &row["restorable"], &row["live"]), (&json!("interrupted"), &json!(true), &json!(false)));
+    assert_eq!(
+        (&row["status"], &row["restorable"], &row["live"]),
+        (&json!("interrupted"), &json!(true), &json!(false))
+    );
     let back = stage.act(&["restore", "--yes"]);
     assert_eq!((&back["restore"][0]["outcome"], &back["restore"][0]["way"]), (&json!("restored"), &json!("native")));
     assert_eq!(stage.row(&launched)["live"], true);
@@ -198,7 +208,11 @@ fn without_our_files_one_that_was_given_its_id_is_still_known() {
     let launched = stage.act(&["launch", "agent:parrot"]);
     fs::remove_dir_all(stage.sandbox.home().join(".local/state/lariat")).expect("our records");
     let row = stage.row(&launched);
-    assert_eq!((&row["status"], &row["live"], &row["pid"]), (&json!("starting"), &json!(true), &launched["pid"]), "{row:#}");
+    assert_eq!(
+        (&row["status"], &row["live"], &row["pid"]),
+        (&json!("starting"), &json!(true), &launched["pid"]),
+        "{row:#}"
+    );
     assert!(row["because"].to_string().contains("its arguments name the session"), "{row:#}");
     stage.kill_from_outside(&launched);
     wait_until("its row is gone", DEADLINE, || list(&stage.sandbox).sessions().is_empty());
@@ -233,7 +247,11 @@ fn without_a_terminal_its_exit_is_the_end_of_its_turn() {
     assert!(plan["restore"][0].to_string().contains("not described"), "{plan}");
     stage.refused(2, &["launch", "agent:piped", "-p", "x", "--force"], "say --headless");
     stage.refused(2, &["launch", "agent:nobody"], "[[agent]] with name = \"nobody\"");
-    stage.refused(2, &["launch", "agent:piped", "--headless", "-p", "x", "--model", "m", "--force"], "give its own flags");
+    stage.refused(
+        2,
+        &["launch", "agent:piped", "--headless", "-p", "x", "--model", "m", "--force"],
+        "give its own flags",
+    );
 }
 
 #[test]
