@@ -15,6 +15,7 @@ pub mod described;
 pub mod gemini;
 pub mod json;
 pub mod look;
+pub mod needs;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;

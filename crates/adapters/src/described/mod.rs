@@ -132,7 +132,7 @@ impl Adapter for Agent {
             let Some(agent) = named(&name) else { continue };
             for (process, id) in given_an_id(look, described) {
                 if told.insert((agent.name(), id.clone())) {
-                    report.sessions.push((look.judge)(agent.name(), sighting(look, described, process, id)));
+                    report.add((look.judge)(agent.name(), sighting(look, described, process, id)));
                 }
             }
         }
