@@ -88,7 +88,7 @@ fn a_prompt_taken_back_is_told_in_a_long_conversation_too() {
     // Only the end is read at first, and there all messages stand anew.
     store.session(&id(1)).asked("one").line(long()).only(&[]);
     let answer = json!({"id": "m", "type": "gemini", "content": "1"});
-    store.session(&id(2)).asked("one").answered("1").asked("two").line(long()).only(&[answer.clone()]);
+    store.session(&id(2)).asked("one").answered("1").asked("two").line(long()).only(std::slice::from_ref(&answer));
     store.session(&id(3)).asked("one").line(long()).answered("1").line(long()).only(&[answer]);
     let seen = list(&sandbox);
     for (number, status) in [(1, "failed"), (2, "failed"), (3, "done")] {
