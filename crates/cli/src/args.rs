@@ -150,7 +150,7 @@ pub struct Ls {
     /// Show ended sessions too
     #[arg(short, long)]
     pub all: bool,
-    /// Only this agent (claude, codex, …; acp for all that speak ACP)
+    /// Only this agent (claude, codex, …; acp for all that speak ACP, agent for all that are only described)
     #[arg(long, value_name = "AGENT", value_parser = agent)]
     pub agent: Option<String>,
     /// Only these statuses, separated by commas
@@ -185,7 +185,7 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Launch {
-    /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME as the settings name it
+    /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME or agent:NAME as the settings name it
     #[arg(value_name = "AGENT")]
     pub agent: String,
     /// What to ask; '-' reads it from standard input

@@ -33,6 +33,7 @@ mod daemon;
 mod damage;
 mod delivering;
 mod demo;
+mod described;
 mod failing;
 mod fuses;
 mod gateways;
