@@ -32,6 +32,16 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+impl Failure {
+    /// What is told of it.
+    pub fn text(&self) -> String {
+        match self {
+            Failure::Usage(text) | Failure::Refused(text) | Failure::Unread(text) => text.clone(),
+            Failure::Error(error) => format!("{error:#}"),
+        }
+    }
+}
+
 /// Tells of a failure and gives its exit code. A reader that went away is none.
 pub fn fail(failure: &Failure) -> ExitCode {
     let (text, code) = match failure {
@@ -58,7 +68,7 @@ pub fn complain(text: impl Display) {
 }
 
 /// How strongly a text stands out.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ink {
     /// As it is.
     Plain,
@@ -73,6 +83,9 @@ pub enum Ink {
     /// Something is off.
     Odd,
 }
+
+/// A line, part by part. Each part is ours or already escaped.
+pub type Spans = Vec<(Ink, String)>;
 
 /// Standard output.
 pub struct Out {
@@ -138,6 +151,11 @@ impl Out {
             Ink::Odd => "35",
         };
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// A line in its colours.
+    pub fn spans(&self, spans: &[(Ink, String)]) -> String {
+        spans.iter().map(|(ink, text)| self.ink(*ink, text)).collect()
     }
 
     /// Prints a value as one line of JSON.
