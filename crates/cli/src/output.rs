@@ -87,6 +87,11 @@ pub enum Ink {
 /// A line, part by part. Each part is ours or already escaped.
 pub type Spans = Vec<(Ink, String)>;
 
+/// Whether nobody wants colours.
+pub fn is_colourless() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) || std::env::var_os("TERM").is_some_and(|t| t == "dumb")
+}
+
 /// Standard output.
 pub struct Out {
     to: BufWriter<Stdout>,
@@ -101,9 +106,8 @@ impl Out {
     pub fn new(json: bool) -> Out {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-            || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour: terminal && !plain, terminal }
+        let colour = terminal && !is_colourless();
+        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour, terminal }
     }
 
     /// How many columns there are; a pipe has many.

@@ -25,8 +25,7 @@ pub fn run(args: &Target, common: &Common, out: &mut Out) -> Done {
 /// Every observation, line by line.
 pub fn lines(session: &Session, now: Time) -> Vec<Spans> {
     let plain = |text: String| vec![(Ink::Plain, text)];
-    let mut lines =
-        vec![plain(format!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row()))];
+    let mut lines = vec![plain(format!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row()))];
     let mut last = None;
     for (role, o) in &session.because {
         if last != Some(*role) {
