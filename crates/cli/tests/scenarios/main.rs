@@ -24,6 +24,7 @@ mod gemini_store;
 mod moment;
 mod opencode_store;
 mod pi_store;
+mod tmux;
 
 mod bad_input;
 mod codex_locks;
@@ -51,6 +52,8 @@ mod registered;
 mod resuming;
 mod stopping;
 mod targets;
+mod top;
+mod top_acting;
 mod unbound;
 mod usage;
 mod waiting;
