@@ -71,17 +71,18 @@ impl Drop for Daemon {
     }
 }
 
-fn command(job: &Job) -> Command {
+/// A job as a command.
+pub fn command(job: &Job) -> Command {
     let mut command = Command::new(&job.program);
     command.args(&job.args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
     command
 }
 
 /// Agents that sleep.
-struct Agents(Vec<(String, Child)>);
+pub struct Agents(Vec<(String, Child)>);
 
 impl Agents {
-    fn start(rig: &Rig, home: &Path, count: usize) -> io::Result<Self> {
+    pub fn start(rig: &Rig, home: &Path, count: usize) -> io::Result<Self> {
         let sessions = home.join(".claude/sessions");
         let project = home.join(".claude/projects/-bench");
         fs::create_dir_all(&sessions)?;

@@ -6,7 +6,7 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`], [`procs`], [`hosted`] or [`daemon`]; [`corpus`] makes the stores they read, [`limits`]
+//! Start at [`list`], [`procs`], [`hosted`], [`daemon`] or [`screens`]; [`corpus`] makes the stores they read, [`limits`]
 //! the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
@@ -28,6 +28,7 @@ mod options;
 mod procs;
 mod report;
 mod rig;
+mod screens;
 
 use std::io;
 use std::path::PathBuf;
@@ -129,6 +130,9 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     }
     if matches!(options.jobs, Jobs::All | Jobs::Hosted) {
         right &= hosted::run(&rig, options.hosted(), &mut report)?;
+    }
+    if matches!(options.jobs, Jobs::All | Jobs::Screens) {
+        right &= screens::run(&rig, &mut report)?;
     }
     report.machine(&rig.dir);
     print!("{}", report.text());
