@@ -54,7 +54,7 @@ agents/openclaw/node_modules/.installed: agents/openclaw/package-lock.json
 
 # What the tests and benchmarks run besides.
 tools:
-	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace cc=gcc tmux=tmux
+	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace git-lfs=git-lfs tmux=tmux cc=gcc
 
 rust:
 	@command -v $(CARGO) >/dev/null 2>&1 || { echo "lariat needs Rust (rustup or Debian's cargo, 1.90 or later)" >&2; exit 1; }

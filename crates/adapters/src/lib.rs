@@ -14,6 +14,7 @@ pub mod codex;
 pub mod gemini;
 pub mod json;
 pub mod look;
+pub mod needs;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;

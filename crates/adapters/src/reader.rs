@@ -55,6 +55,9 @@ const WHOLE: u64 = 1 << 30;
 const FIRST_HEAD_READ: usize = 4 << 10;
 const FIRST_TAIL: u64 = 8 << 10;
 const CHUNK: usize = 64 << 10;
+/// How much of its start and of what comes before an offset tells that a file was not rewritten.
+const ANCHOR_HEAD: usize = 1024;
+const ANCHOR_END: usize = 64;
 
 /// What is remembered of one file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -270,6 +273,8 @@ pub struct Source {
     next: u64,
     chunk: usize,
     taken: u64,
+    /// The first bytes, as they were read.
+    head: Vec<u8>,
 }
 
 impl Source {
@@ -277,6 +282,7 @@ impl Source {
     pub fn open(&mut self, file: File) {
         self.file = Some(file);
         self.taken = 0;
+        self.head.clear();
         self.seek(0, CHUNK);
     }
 
@@ -296,6 +302,10 @@ impl Source {
         self.buffer.resize(self.buffer.len().max(self.chunk), 0);
         let n = file.read_at(&mut self.buffer[..self.chunk], self.next)?;
         (self.at, self.filled) = (0, n);
+        if self.next == 0 {
+            self.head.clear();
+            self.head.extend_from_slice(&self.buffer[..n.min(ANCHOR_HEAD)]);
+        }
         self.next += n as u64;
         self.taken += n as u64;
         self.chunk = (self.chunk * 2).clamp(FIRST_HEAD_READ, CHUNK);
@@ -303,18 +313,39 @@ impl Source {
     }
 
     /// What the file says at its start and before an offset: if that is the same
-    /// as before, so is what lies between.
+    /// as before, so is what lies between. What was just read is not read again.
     fn anchor(&mut self, offset: u64) -> io::Result<u64> {
-        let mut bytes = [0; 1024 + 64];
-        let (head, end) = (offset.min(1024) as usize, offset.min(64) as usize);
+        let mut bytes = [0; ANCHOR_HEAD + ANCHOR_END];
+        let (head, end) = bytes.split_at_mut(ANCHOR_HEAD);
+        let head = &mut head[..offset.min(ANCHOR_HEAD as u64) as usize];
+        let end = &mut end[..offset.min(ANCHOR_END as u64) as usize];
         if let Some(file) = &self.file {
-            let read = file.read_exact_at(&mut bytes[..head], 0);
-            let read = read.and_then(|()| file.read_exact_at(&mut bytes[1024..1024 + end], offset - end as u64));
+            let read = match self.head.get(..head.len()) {
+                Some(known) => {
+                    head.copy_from_slice(known);
+                    Ok(())
+                }
+                None => file.read_exact_at(head, 0),
+            };
+            let from = offset - end.len() as u64;
+            let read = read.and_then(|()| match self.held(from, end.len()) {
+                Some(known) => {
+                    end.copy_from_slice(known);
+                    Ok(())
+                }
+                None => file.read_exact_at(end, from),
+            });
             if read.is_err() {
                 return Ok(0);
             }
         }
         Ok(xxh3_64(&bytes))
+    }
+
+    /// These bytes of the file, if the buffer holds them.
+    fn held(&self, from: u64, len: usize) -> Option<&[u8]> {
+        let from = usize::try_from(from.checked_sub(self.next - self.filled as u64)?).ok()?;
+        self.buffer[..self.filled].get(from..from.checked_add(len)?)
     }
 }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 mod daemon;
+mod nearest;
 
-pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then};
+pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then, Web};
+pub use nearest::parse;
 
 /// Shows and supervises the coding agents that run here.
 ///
@@ -52,12 +54,16 @@ pub enum Verb {
     #[command(after_help = TOP)]
     Top,
     /// Show one session, or how many there are of each kind
+    #[command(alias = "show", alias = "inspect")]
     Status(Status),
     /// Tell why a session's status is what it is: every observation
     Explain(Target),
     /// Show what a session last said: its whole reply, open tool, question
     Peek(Peek),
+    /// Show what was changed where a session works, also what is in no commit
+    Diff(Diff),
     /// Start an agent that outlives this command; prints its handle and id
+    #[command(visible_alias = "run")]
     Launch(Box<Launch>),
     /// Show a launched session's terminal and type into it; Ctrl-Q leaves
     #[command(visible_alias = "a")]
@@ -75,6 +81,7 @@ pub enum Verb {
     /// Answer what a session asks: one answer for each question, by label, number or in own words
     Answer(Answer),
     /// Go on with an ended session, under its own id, where it worked
+    #[command(alias = "continue")]
     Resume(Resume),
     /// Begin a new session with what was said in another
     Fork(Resume),
@@ -115,10 +122,12 @@ pub enum Verb {
         #[command(subcommand)]
         verb: DaemonVerb,
     },
+    /// Open the page; starts the daemon if none runs
+    Web(Web),
     /// Add up tokens and cost over all sessions, ended ones included
     Usage(Usage),
     /// Show what lariat did: who, what, on what evidence
-    Journal,
+    Journal(Journal),
     /// Forget our own records of what has ended long ago; shows them unless --yes is given
     #[command(alias = "prune")]
     Gc(Gc),
@@ -164,6 +173,12 @@ pub struct Ls {
     /// Stay, and show every change
     #[arg(short, long)]
     pub watch: bool,
+    /// At most so many at once, in the order of ids; `next` is the last of them if there are more (for --json)
+    #[arg(long, value_name = "N", conflicts_with = "watch", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Those after this id
+    #[arg(long, value_name = "ID", requires = "limit")]
+    pub after: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -381,6 +396,9 @@ pub struct Attach {
     /// Let the session write to your clipboard and answer its questions to the terminal
     #[arg(long)]
     pub allow_clipboard: bool,
+    /// Only tell where its terminal is reached
+    #[arg(long = "where", hide = true)]
+    pub to_where: bool,
 }
 
 #[derive(Args, Debug)]
@@ -623,6 +641,36 @@ pub struct Peek {
     /// Stay, and show what is said from now on
     #[arg(short, long)]
     pub follow: bool,
+    /// The whole conversation, with what tools were given and gave, in pages from the end
+    #[arg(short, long, conflicts_with_all = ["follow", "replies"])]
+    pub all: bool,
+    /// What was said before this number, which the page after it told
+    #[arg(long, value_name = "N", requires = "all")]
+    pub before: Option<u64>,
+    /// How much is in a page
+    #[arg(long, value_name = "N", requires = "all", default_value_t = 50,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub limit: u16,
+}
+
+#[derive(Args, Debug)]
+pub struct Journal {
+    /// Only so many entries from the end
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    pub lines: Option<usize>,
+    /// Those before the entry of this number
+    #[arg(long, value_name = "N")]
+    pub before: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Only which files, and how many lines
+    #[arg(long)]
+    pub stat: bool,
 }
 
 /// A key that is typed with Control.

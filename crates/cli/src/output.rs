@@ -3,12 +3,12 @@
 //! Text that agents chose arrives as [`Untrusted`] and leaves through its
 //! escaping; JSON leaves through [`crate::json`], which does the same for data.
 
-use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::io::{self, BufWriter, IoSlice, IsTerminal as _, Stdout, Write};
 use std::process::ExitCode;
 
-use lariat_core::{Listing, Session, Untrusted};
+use lariat_core::{Line, Listing, Session, Untrusted};
 use serde::Serialize;
 
 use crate::json::{self, Unwritable};
@@ -171,33 +171,54 @@ impl Out {
     }
 
     /// Prints a listing as one line of JSON.
-    pub fn listing(&mut self, listing: &Listing) -> Result<(), Failure> {
+    pub fn listing(&mut self, listing: &Listing, lines: &[Line]) -> Result<(), Failure> {
+        self.listing_before(listing, lines, b"}\n")
+    }
+
+    /// Prints one page of a listing, with the id after which the next begins.
+    pub fn listing_page(&mut self, listing: &Listing, next: Option<&Untrusted>) -> Result<(), Failure> {
+        let mut end = b",\"next\":".to_vec();
+        json::write(&mut end, &next)?;
+        end.extend_from_slice(b"}\n");
+        self.listing_before(listing, &[], &end)
+    }
+
+    fn listing_before(&mut self, listing: &Listing, lines: &[Line], end: &[u8]) -> Result<(), Failure> {
         write!(self.to, "{{\"schema\":{},\"at\":\"{}\",\"sessions\":[", listing.schema, listing.at)?;
-        self.sessions(&listing.sessions)?;
+        self.sessions(&listing.sessions, lines)?;
         let mut rest = b"],\"unbound\":".to_vec();
         json::write(&mut rest, &listing.unbound)?;
         rest.extend_from_slice(b",\"warnings\":");
         json::write(&mut rest, &listing.warnings)?;
         rest.extend_from_slice(b",\"hidden\":");
         json::write(&mut rest, &listing.hidden)?;
-        rest.extend_from_slice(b"}\n");
+        rest.extend_from_slice(end);
         Ok(self.to.write_all(&rest)?)
     }
 
     /// Ten thousand sessions are ten megabytes of text: most was made by the threads
     /// that looked, and leaves from where it lies.
-    fn sessions(&mut self, sessions: &[Box<Session>]) -> Result<(), Failure> {
+    fn sessions(&mut self, sessions: &[Box<Session>], lines: &[Line]) -> Result<(), Failure> {
         /// How many pieces the kernel takes at once.
         const AT_ONCE: usize = 1024;
-        let text = |session: &'_ Session| {
+        let text = |session: &Session| {
             let mut text = Vec::new();
-            json::write(&mut text, session).map(|()| Cow::Owned(text))
+            json::write(&mut text, session).map(|()| text)
         };
-        let texts = sessions.iter().map(|s| s.text.as_deref().map_or_else(|| text(s), |t| Ok(Cow::Borrowed(t))));
-        let texts: Vec<Cow<'_, [u8]>> = texts.collect::<Result<_, Unwritable>>()?;
-        let commas = texts.iter().flat_map(|text| [IoSlice::new(b","), IoSlice::new(text)]);
-        let mut pieces: Vec<IoSlice<'_>> = commas.skip(1).collect();
-        let mut left = pieces.as_mut_slice();
+        let texts: Vec<Vec<u8>> = sessions.iter().map(|s| text(s)).collect::<Result<_, Unwritable>>()?;
+        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(2 * (sessions.len() + lines.len()));
+        let mut next = |text| pieces.extend([IoSlice::new(b","), IoSlice::new(text)]);
+        // Both are in the order of the listing.
+        let mut lines = lines.iter().peekable();
+        for (session, text) in sessions.iter().zip(&texts) {
+            let place = (session.status, Reverse(session.updated_at));
+            while let Some(line) = lines.next_if(|l| (l.status, Reverse(l.updated_at)) < place) {
+                next(&line.text);
+            }
+            next(text);
+        }
+        lines.for_each(|line| next(&line.text));
+        let mut left = pieces.get_mut(1..).unwrap_or_default(); // no comma before the first
         self.to.flush()?;
         while !left.is_empty() {
             match rustix::io::writev(io::stdout(), &left[..left.len().min(AT_ONCE)]) {

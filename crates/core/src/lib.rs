@@ -13,12 +13,13 @@ pub mod intent;
 pub mod observation;
 pub mod session;
 pub mod status;
+pub mod terminal;
 pub mod text;
 pub mod time;
 
 pub use intent::{Intent, Want};
 pub use observation::{Ask, AskKind, Fact, Observation, Outcome, State, Turn, Witness};
-pub use session::{Exit, Listing, Session, Tokens, Unbound, Warning};
+pub use session::{Exit, Line, Listing, Row, Session, Tokens, Unbound, Warning};
 pub use status::{Role, Status, Verdict, judge};
 pub use text::Untrusted;
 pub use time::Time;

@@ -36,7 +36,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
@@ -91,7 +91,8 @@ pub struct Daemon {
     log: Log,
     hub: Hub,
     warm: Warm,
-    http: Option<Http>,
+    /// Once it is open.
+    http: OnceLock<Http>,
     deliver: Deliver,
     started: Time,
     stopping: OwnedFd,
@@ -129,7 +130,7 @@ impl Daemon {
     }
 
     fn http_address(&self) -> Option<String> {
-        self.http.as_ref().map(|http| format!("http://127.0.0.1:{}", http.port))
+        self.http.get().map(|http| format!("http://127.0.0.1:{}", http.port))
     }
 }
 
@@ -164,7 +165,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
         log: Log::open(&place.log),
         hub: Hub::new(epoch),
         warm: Warm::new(places.clone()).map_err(files(&folder))?,
-        http,
+        http: http.map_or_else(OnceLock::new, OnceLock::from),
         deliver: Deliver::new(&places.state),
         started,
         stopping: stopping.map_err(files(&folder))?,
@@ -184,9 +185,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     let thread = std::thread::Builder::new().name("watch".into());
     thread.spawn(move || watch(&watcher, watching)).map_err(files(&folder))?;
     if let Some(door) = door {
-        let daemon = Arc::clone(&daemon);
-        let thread = std::thread::Builder::new().name("http".into());
-        thread.spawn(move || http::serve(&daemon, &door)).map_err(files(&folder))?;
+        http::start(&daemon, door).map_err(files(&folder))?;
     }
     deliver::start(&daemon);
     ready();

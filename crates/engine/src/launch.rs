@@ -91,6 +91,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             created_at: Time(clock::now_ms()),
             commands: order.after.clone(),
             kept: order.keep,
+            prompted: ask.prompt.is_some(), // what is typed is known to have arrived
             worktree: order.worktree.clone(),
         };
         let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");

@@ -29,6 +29,8 @@ use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
+/// How long after its start an agent may still be about to take up its prompt.
+const TAKING_UP: i64 = 15_000;
 /// How much of a terminal's output is looked at first for what its agent says of itself.
 const FIRST_LOOK: u64 = 64 << 10;
 /// How long one look waits for exits that are being written down, all of them together.
@@ -58,6 +60,9 @@ pub struct Record {
     /// It is to be brought back without asking.
     #[serde(default)]
     pub kept: bool,
+    /// Its last run was given something to do.
+    #[serde(default)]
+    pub prompted: bool,
     /// When.
     pub created_at: Time,
     /// The worktree it was launched in, if one was made for it.
@@ -263,6 +268,13 @@ impl Launched {
         Ok(table.iter().filter(|p| ours(p) && !matches!(p.is_alive(), Ok(false))).map(|p| p.pid).collect())
     }
 
+    /// Whether it was started with something to do, and so lately that it may not have
+    /// taken it up.
+    pub fn may_not_have_begun(&self, now: Time) -> bool {
+        let lately = |s: &Shim| now.0 - s.started_at.0 < TAKING_UP;
+        self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(lately)
+    }
+
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self, settling: &OnceLock<Instant>) -> Option<record::Exit> {
@@ -291,7 +303,7 @@ impl Launched {
 
     /// Adds to a sighting what the shim knows; whether the session still has the
     /// handle.
-    pub fn testify(&self, places: &Places, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
+    pub fn testify(&self, places: &Places, now: Time, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
         match self.process() {
             // What the agent itself records as ended has moved on within its process.
@@ -306,6 +318,8 @@ impl Launched {
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
                 sighting.observations.extend(self.says().map(|state| seen(Fact::State(state))));
+                let given = self.shim.as_ref().filter(|_| self.may_not_have_begun(now));
+                sighting.observations.extend(given.map(|s| seen(Fact::Given).at(Some(s.started_at))));
                 sighting.process.get_or_insert(process);
                 return true;
             }

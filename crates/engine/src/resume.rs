@@ -160,6 +160,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
                 start::shim_launch(&folder, &handle, &program, &plan, &cwd, asked.headless, &after)?
             },
             native_id: plan.native_id.clone(),
+            prompted: asked.prompt.is_some(),
             ..record_of(adapter, launched.as_ref(), again, &asked)
         };
         let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
@@ -236,6 +237,7 @@ fn record_of(adapter: &'static dyn Adapter, launched: Option<&Launched>, again: 
         group: None,
         commands: Default::default(),
         kept: false,
+        prompted: false,
         worktree: None,
         created_at: Time(clock::now_ms()),
     };

@@ -108,7 +108,7 @@ pub fn connect(launched: &Launched) -> Result<Client, SendError> {
 pub fn takes_prompts(session: &Session) -> bool {
     // A Codex that holds its thread does; a Claude Code that has recorded nothing
     // may stand at a dialog.
-    session.status == Status::Idle || session.status == Status::Starting && session.agent == "codex"
+    session.at_its_prompt() || session.status == Status::Starting && session.agent == "codex"
 }
 
 /// What to type.

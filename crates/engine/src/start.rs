@@ -46,6 +46,8 @@ const BACK: Duration = Duration::from_secs(10);
 const KEPT: &str = "kept";
 /// How much of a terminal's output is kept.
 const OUTPUT: u64 = 4 << 20;
+/// No first line of an agent is longer.
+const FIRST_LINE: u64 = 1 << 20;
 
 /// What was started.
 #[derive(Clone, Debug)]
@@ -336,8 +338,8 @@ impl Start<'_> {
     /// The id that the agent shows: in its first output, or by what its process holds.
     fn shown(&self, shim: &Shim) -> Option<String> {
         let output = lariat_sys::file::open(&self.folder.join("stdout")).ok().and_then(|(file, _)| {
-            use io::BufRead as _;
-            io::BufReader::new(file).lines().next()?.ok()
+            use io::{BufRead as _, Read as _};
+            io::BufReader::new(file.take(FIRST_LINE)).lines().next()?.ok()
         });
         output.and_then(|line| self.adapter.id_in_output(&line)).or_else(|| {
             let answer =

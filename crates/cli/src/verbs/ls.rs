@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lariat_adapters::look::Scope;
 use lariat_core::text::fit;
-use lariat_core::{Session, Status};
+use lariat_core::{Session, Status, Untrusted};
 use lariat_engine::list::Answer;
 use lariat_engine::{Question, list, list_as_text};
 use lariat_sys::memory;
@@ -32,13 +32,17 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     memory::for_a_moment();
-    let answer = look_with(
-        args,
-        common,
-        |question| if out.json { list_as_text(question, json::session) } else { list(question) },
-    );
-    show(&answer, out)?;
+    let mut answer = look_with(args, common, |question| {
+        if out.json && args.limit.is_none() { list_as_text(question, json::session) } else { list(question) }
+    });
     let code = code(&answer);
+    match args.limit {
+        Some(limit) if out.json => {
+            let next = page(&mut answer, args.after.as_deref(), limit as usize);
+            out.listing_page(&answer.listing, next.as_ref())?;
+        }
+        _ => show(&answer, out)?,
+    }
     std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
     Ok(code)
 }
@@ -70,14 +74,35 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
     listing.sessions.retain(|s| here(s) && wanted(s));
     let narrowed = args.group.is_some() || args.host.is_some();
+    if !ended {
+        listing.hidden.ended += answer.lines.len();
+        answer.lines.clear();
+    }
+    if narrowed || agent.is_some() || !args.status.is_empty() {
+        answer.lines.retain(|l| {
+            !narrowed
+                && agent.is_none_or(|a| lariat_adapters::means(a, l.agent))
+                && (args.status.is_empty() || args.status.contains(&l.status))
+        });
+    }
     listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| lariat_adapters::means(a, u.agent)));
     answer
+}
+
+/// Leaves one page of a listing, in the order of ids; the last id of it, if there are more.
+fn page(answer: &mut Answer, after: Option<&str>, limit: usize) -> Option<Untrusted> {
+    let sessions = &mut answer.listing.sessions;
+    sessions.sort_by(|a, b| a.id.raw().cmp(b.id.raw()));
+    sessions.retain(|s| after.is_none_or(|after| s.id.raw() > after));
+    let more = sessions.len() > limit;
+    sessions.truncate(limit);
+    sessions.last().filter(|_| more).map(|s| s.id.clone())
 }
 
 fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
     let listing = &answer.listing;
     if out.json {
-        return out.listing(listing);
+        return out.listing(listing, &answer.lines);
     }
     let home = std::env::var("HOME").unwrap_or_default();
     let hidden = listing.hidden.ended;

@@ -1,5 +1,6 @@
 //! `lariat peek`: the last whole reply, the open tool, the pending question.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
@@ -51,6 +52,11 @@ pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
     let places = question(common, lariat_adapters::look::Scope::All).places;
+    if args.all {
+        let shown = page(args, session, &places, out);
+        warn(&answer.listing.warnings);
+        return shown;
+    }
     let Some(transcript) = session.transcript.as_deref() else {
         return without_transcript(args, session, &answer, &places, out);
     };
@@ -60,6 +66,82 @@ pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     out.flush()?;
     warn(&answer.listing.warnings);
     if args.follow { follow(session, transcript, talk.offset, out) } else { Ok(0) }
+}
+
+/// One thing said, of a whole conversation.
+#[derive(Serialize)]
+struct Turn<'a> {
+    n: u64,
+    at: Option<Time>,
+    who: &'static str,
+    text: Cow<'a, Untrusted>,
+    tool: Option<Tool<'a>>,
+    /// It was longer.
+    cut: bool,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a Untrusted,
+    input: Cow<'a, Untrusted>,
+    output: Option<Cow<'a, Untrusted>>,
+    failed: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Talk<'a> {
+    schema: u32,
+    session: &'a Session,
+    turns: Vec<Turn<'a>>,
+    before: Option<u64>,
+}
+
+impl<'a> From<&'a Said> for Turn<'a> {
+    fn from(said: &'a Said) -> Self {
+        const TEXT: usize = 256 << 10;
+        const TOOL: usize = 32 << 10;
+        let mut cut = false;
+        let mut shorter = |text: &'a Untrusted, most: usize| {
+            let raw = text.raw();
+            if raw.len() <= most {
+                return Cow::Borrowed(text);
+            }
+            cut = true;
+            let end = (0..=most).rev().find(|at| raw.is_char_boundary(*at)).unwrap_or(0);
+            Cow::Owned(Untrusted::new(&raw[..end]))
+        };
+        let text = shorter(&said.text, TEXT);
+        let tool = said.tool.as_ref().map(|tool| Tool {
+            name: &tool.name,
+            input: shorter(&tool.input, TOOL),
+            output: tool.output.as_ref().map(|output| shorter(output, TOOL)),
+            failed: tool.failed,
+        });
+        Turn { n: said.place, at: said.at, who: Message::from(said).role, text, tool, cut }
+    }
+}
+
+/// A part of the whole conversation.
+fn page(args: &args::Peek, session: &Session, places: &Places, out: &mut Out) -> Done {
+    let page = peek::page(session, places, args.before, args.limit.into())
+        .map_err(|e| anyhow::anyhow!("{}", Untrusted::new(e).row()))?;
+    if out.json {
+        let turns = page.said.iter().map(Turn::from).collect();
+        out.json(&Talk { schema: 1, session, turns, before: page.before })?;
+        return Ok(0);
+    }
+    for said in &page.said {
+        message(said, out)?;
+        if let Some(output) = said.tool.as_ref().and_then(|t| t.output.as_ref()) {
+            for line in output.block().trim_end().lines() {
+                out.line(out.ink(Ink::Dim, format_args!("    {line}")))?;
+            }
+        }
+    }
+    if let Some(before) = page.before {
+        out.line(out.ink(Ink::Dim, format_args!("there is more: --before {before}")))?;
+    }
+    Ok(0)
 }
 
 /// What a gateway tells of its session; else there is nothing to show.

@@ -81,6 +81,22 @@ fn a_cancelled_turn_is_cancelled_although_all_before_it_is_said_again() {
 }
 
 #[test]
+fn a_prompt_taken_back_is_told_in_a_long_conversation_too() {
+    let sandbox = Sandbox::new("gemini-long");
+    let store = GeminiStore::of(&sandbox);
+    let long = || json!({"$set": {"note": "x".repeat(2_500_000)}});
+    // Only the end is read at first, and there all messages stand anew.
+    store.session(&id(1)).asked("one").line(long()).only(&[]);
+    let answer = json!({"id": "m", "type": "gemini", "content": "1"});
+    store.session(&id(2)).asked("one").answered("1").asked("two").line(long()).only(&[answer.clone()]);
+    store.session(&id(3)).asked("one").line(long()).answered("1").line(long()).only(&[answer]);
+    let seen = list(&sandbox);
+    for (number, status) in [(1, "failed"), (2, "failed"), (3, "done")] {
+        seen.expect(&id(number), status, None);
+    }
+}
+
+#[test]
 fn the_files_of_a_resumed_session_are_one_session() {
     let sandbox = Sandbox::new("gemini-stub");
     let store = GeminiStore::of(&sandbox);
