@@ -1,7 +1,7 @@
 //! What each key does. The one list of them: the screen of help and its search read it.
 
 /// The keys of the list, by what they are for.
-pub const KEYS: [(&str, &str); 34] = [
+pub const KEYS: [(&str, &str); 35] = [
     ("j k ↓ ↑", "next, previous session"),
     ("g G", "first, last session"),
     ("PgUp PgDn", "a screenful up, down"),
@@ -20,6 +20,7 @@ pub const KEYS: [(&str, &str); 34] = [
     ("X", "kill it at once, with all it started"),
     ("R", "restore: the plan of what was cut off; Enter carries it out"),
     ("e", "explain its status: every observation"),
+    ("d", "diff: what has changed where it works"),
     ("l", "locks: who holds which directory"),
     ("w", "worktrees: what is in them"),
     ("!", "warnings: what could not be read"),

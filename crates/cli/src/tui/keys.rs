@@ -81,13 +81,18 @@ fn list(app: &mut App, key: &Key) -> Effect {
         }
         Key::Char('?') => app.view = View::Help { line: Line::default(), scrolled: 0 },
         Key::Char('n') => app.view = View::Form(new_form(app)),
-        Key::Char('l') => return open(app, "locks", &["locks"], None),
-        Key::Char('w') => return open(app, "worktrees", &["worktree", "ls"], None),
-        Key::Char('R') => return open(app, "restore", &["restore"], Some(&["restore", "--yes"])),
+        Key::Char('l') => return open(app, "locks", Order::new("locks", None, &[]), None),
+        Key::Char('w') => return open(app, "worktrees", Order::new("worktree", None, &["ls"]), None),
+        Key::Char('R') => {
+            let then = Order::new("restore", None, &["--yes"]);
+            return open(app, "restore", Order::new("restore", None, &[]), Some(then));
+        }
         Key::Char('!') => app.view = View::Page(warnings(app)),
         Key::Press(x, y) => return click(app, *x, *y),
         Key::WheelUp(x, y) | Key::WheelDown(x, y) => wheel(app, matches!(key, Key::WheelUp(..)), *x, *y),
-        Key::Char(' ' | 'y' | 'N' | 'x' | 'X' | 'r' | 'f' | 'e' | 'c') | Key::Enter => return of_session(app, key),
+        Key::Char(' ' | 'y' | 'N' | 'x' | 'X' | 'r' | 'f' | 'e' | 'd' | 'c') | Key::Enter => {
+            return of_session(app, key);
+        }
         _ => {}
     }
     Effect::Nothing
@@ -108,6 +113,7 @@ fn of_session(app: &mut App, key: &Key) -> Effect {
         Key::Enter => return Effect::Attach(Box::new(session)),
         Key::Char(' ') => app.view = View::Reply { id: session.id, line: Line::default(), scrolled: 0 },
         Key::Char('e') => app.view = View::Explain { id: session.id, scrolled: 0 },
+        Key::Char('d') => return open(app, "diff", Order::new("diff", Some(&to), &[]), None),
         Key::Char('c') => {
             let verb = if session.handle.is_some() && session.live == Some(true) { "attach" } else { "peek" };
             return Effect::Copy(Order::new(verb, Some(&to), &[]).shown);
@@ -295,12 +301,10 @@ fn form(app: &mut App, key: &Key, mut form: Form) -> Effect {
 }
 
 /// Opens a page that a command fills.
-fn open(app: &mut App, title: &'static str, args: &[&str], then: Option<&[&str]>) -> Effect {
-    let order = |args: &[&str]| Order { what: args.join(" "), ..Order::new(args[0], None, &args[1..]) };
-    let (order, then) = (order(args), then.map(order));
+fn open(app: &mut App, title: &'static str, order: Order, then: Option<Order>) -> Effect {
     let number = app.begin(order.clone());
-    app.view =
-        View::Page(Page { title, number, order: order.clone(), lines: Vec::new(), done: false, scrolled: 0, then });
+    let page = Page { title, number, order: order.clone(), lines: Vec::new(), done: false, scrolled: 0, then };
+    app.view = View::Page(page);
     Effect::Start(number, order)
 }
 

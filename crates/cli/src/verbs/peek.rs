@@ -131,7 +131,7 @@ fn page(args: &args::Peek, session: &Session, places: &Places, out: &mut Out) ->
         return Ok(0);
     }
     for said in &page.said {
-        message(said, out)?;
+        show_message(said, out)?;
         if let Some(output) = said.tool.as_ref().and_then(|t| t.output.as_ref()) {
             for line in output.block().trim_end().lines() {
                 out.line(out.ink(Ink::Dim, format_args!("    {line}")))?;
@@ -180,9 +180,7 @@ fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out:
                 out.json(&Message::from(said))?;
                 continue;
             }
-            for line in message(said, out.columns()) {
-                out.line(out.spans(&line))?;
-            }
+            show_message(said, out)?;
         }
         out.flush()?;
         if ended {
@@ -232,6 +230,13 @@ pub fn lines(session: &Session, said: &[Said], columns: usize) -> Vec<Spans> {
         lines.extend([Vec::new(), vec![(ink, what.to_owned()), (Ink::Plain, format!(" {}", text.row()))]]);
     }
     lines
+}
+
+fn show_message(said: &Said, out: &mut Out) -> Result<(), Failure> {
+    for line in message(said, out.columns()) {
+        out.line(out.spans(&line))?;
+    }
+    Ok(())
 }
 
 fn message(said: &Said, columns: usize) -> Vec<Spans> {

@@ -208,6 +208,10 @@ fn filters_keys_and_reasons() {
     pane.text("l");
     pane.wait("work/webshop");
     pane.press(&["Escape"]);
+    std::fs::write(fleet.sandbox.project("webshop").join("README.md"), "# changed by hand\n").expect("a change");
+    pane.text("d");
+    pane.wait("+# changed by hand");
+    pane.press(&["Escape"]);
     pane.text("w");
     pane.wait("No worktrees.");
     pane.press(&["Escape"]);
