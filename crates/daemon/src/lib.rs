@@ -231,7 +231,12 @@ fn watch(daemon: &Arc<Daemon>, mut watching: Watching) {
 
 /// Sleeps until there must be a look, and tells ends that need none.
 fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
-    while watching.sleep()? == Woken::Process {
+    loop {
+        match watching.sleep()? {
+            Woken::Time if watching.may_rest() => continue,
+            Woken::Process => {}
+            _ => return Ok(()),
+        }
         let Some(ends) = watching.ends() else { return Ok(()) };
         let events = daemon.hub.publish_ends(&ends);
         for end in &ends {
@@ -239,14 +244,13 @@ fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
         }
         deliver::owe(daemon, &events);
     }
-    Ok(())
 }
 
 fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
     let mut seen = watching.look();
-    let (burnt, next) = burning::look(daemon, &seen.listing);
-    seen.changes.extend(burnt);
-    if let Some(at) = next {
+    let mut fuses = burning::look(daemon, &seen.listing);
+    seen.changes.append(&mut fuses.changes);
+    if let Some(at) = fuses.next {
         watching.no_later_than(at);
     }
     for change in &seen.changes {
@@ -261,6 +265,7 @@ fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
     let at = seen.listing.at;
     let events = daemon.hub.publish(&seen.changes, seen.listing);
     deliver::owe(daemon, &events);
+    burning::told(daemon, fuses);
     let mut watched = daemon.watched();
     watched.looks += 1;
     (watched.at, watched.took, watched.failing) = (Some(at), watching.took(), watching.failing());

@@ -41,6 +41,8 @@ use routes::{Answers, Found, Route};
 const SLOW: Duration = Duration::from_secs(10);
 /// How often a silent stream says that it is there.
 const STILL_HERE: Duration = Duration::from_secs(15);
+/// How much the kernel holds of a stream that is not read.
+const UNREAD: usize = 128 << 10;
 /// How long the daemon before us may take to leave its port.
 const LEAVING: Duration = Duration::from_millis(500);
 /// How long a verb that acts may take.
@@ -420,6 +422,8 @@ fn status_of(answer: &crate::warm::Answer, complaint: &str) -> u16 {
 
 /// Tells what happens until the other end leaves.
 fn events(daemon: &Daemon, mut stream: &TcpStream, since: Option<&str>) -> io::Result<()> {
+    // Who does not read shall be noticed before the kernel holds megabytes for him.
+    rustix::net::sockopt::set_socket_send_buffer_size(stream, UNREAD)?;
     let mut head = Answer::new(200, "text/event-stream", Vec::new()).head();
     head.push_str("Connection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
