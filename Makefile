@@ -26,11 +26,12 @@ check: rust
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(TESTS) --all-targets -- -D warnings
 
-torture: rust tools
+torture: rust tools agents
 	$(CARGO) build $(TESTS) --bins
 	LARIAT_SWAPS=$(or $(SWAPS),10000) $(CARGO) test -q -p lariat-sys --lib swaps_that_race
 	LARIAT_KILLS=$(or $(KILLS),1000) LARIAT_ROUNDS=$(or $(ROUNDS),500) $(CARGO) test -p lariat --features pause-points \
 		--test scenarios -- --nocapture delivering::killed_under_load subscribers::two_hundred
+	LARIAT_SESSIONS=$(or $(SESSIONS),400) $(CARGO) test -p lariat --features pause-points --test contract -- s04_s05_s06
 	$(BUILT)/debug/lariat-torture $(TORTURE)
 
 bench: rust tools web
