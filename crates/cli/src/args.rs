@@ -30,6 +30,11 @@ A target is a name, the agent's own id, a unique prefix of one, a directory, or 
 Exit codes: 0 ok, 1 failed, 2 usage or not found or ambiguous, 3 refused,
 4 timed out, 5 partly unknown.";
 
+const TOP: &str = "\
+Sessions stand as `lariat ls` shows them. Enter attaches, Space shows all it said and takes a
+reply, y and N answer what it asks, . goes to the next one that needs you, n launches, x stops,
+/ filters, ? shows every key. What a key does is a command line: c copies it. NO_COLOR is honoured.";
+
 #[derive(Args, Debug, Clone)]
 pub struct Common {
     /// Print JSON (streams as one object a line)
@@ -45,6 +50,9 @@ pub enum Verb {
     /// List sessions: those that live or may live; with -a also the ended ones
     #[command(visible_alias = "list", alias = "ps")]
     Ls(Ls),
+    /// The terminal screen: the list, live, with a preview; ? tells its keys
+    #[command(after_help = TOP)]
+    Top,
     /// Show one session, or how many there are of each kind
     #[command(alias = "show", alias = "inspect")]
     Status(Status),

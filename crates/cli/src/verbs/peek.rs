@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::args::{self, Common};
-use crate::output::{Failure, Ink, Out, complain};
+use crate::output::{Failure, Ink, Out, Spans, complain};
 use crate::verbs::{find, question, warn};
 
 /// Between two questions to a gateway whose session is followed.
@@ -134,7 +134,7 @@ fn page(args: &args::Peek, session: &Session, places: &Places, out: &mut Out) ->
         return Ok(0);
     }
     for said in &page.said {
-        message(said, out)?;
+        show_message(said, out)?;
         if let Some(output) = said.tool.as_ref().and_then(|t| t.output.as_ref()) {
             for line in output.block().trim_end().lines() {
                 out.line(out.ink(Ink::Dim, format_args!("    {line}")))?;
@@ -212,7 +212,11 @@ fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out:
         let ended = session.pid.is_none_or(|pid| lariat_sys::scan::look(pid).is_ok_and(|p| !p.is_some_and(same)));
         let more = peek::since(session.agent, transcript, offset)?;
         for said in &more.said {
-            if out.json { out.json(&Message::from(said))? } else { message(said, out)? }
+            if out.json {
+                out.json(&Message::from(said))?;
+                continue;
+            }
+            show_message(said, out)?;
         }
         out.flush()?;
         if ended {
@@ -242,36 +246,46 @@ fn show(session: &Session, at: Time, said: &[Said], out: &mut Out) -> Result<(),
             messages: said.iter().map(Message::from).collect(),
         });
     }
-    out.line(
-        out.ink(Ink::Dim, format_args!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row())),
-    )?;
-    for s in said {
-        message(s, out)?;
-    }
-    if reply.is_none() {
-        out.line("no reply yet")?;
-    }
-    if let Some(tool) = &session.tool {
-        out.line(format_args!("\n{} {}", out.ink(Ink::Active, "open tool:"), tool.row()))?;
-    }
-    if let Some(asks) = asks {
-        out.line(format_args!("\n{} {}", out.ink(Ink::Urgent, "needs you:"), asks.row()))?;
+    for line in lines(session, said, out.columns()) {
+        out.line(out.spans(&line))?;
     }
     Ok(())
 }
 
-fn message(said: &Said, out: &mut Out) -> Result<(), Failure> {
+/// What a session last said, line by line; only tool calls are cut to fit.
+pub fn lines(session: &Session, said: &[Said], columns: usize) -> Vec<Spans> {
+    let head = format!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row());
+    let mut lines = vec![vec![(Ink::Dim, head)]];
+    said.iter().for_each(|s| lines.extend(message(s, columns)));
+    if !said.iter().any(|s| s.who == Speaker::Agent) {
+        lines.push(vec![(Ink::Plain, "no reply yet".into())]);
+    }
+    let asks = (session.status == Status::Waiting).then_some(&session.reason);
+    let more = [(Ink::Active, "open tool:", session.tool.as_ref()), (Ink::Urgent, "needs you:", asks)];
+    for (ink, what, text) in more.into_iter().filter_map(|(ink, what, text)| text.map(|t| (ink, what, t))) {
+        lines.extend([Vec::new(), vec![(ink, what.to_owned()), (Ink::Plain, format!(" {}", text.row()))]]);
+    }
+    lines
+}
+
+fn show_message(said: &Said, out: &mut Out) -> Result<(), Failure> {
+    for line in message(said, out.columns()) {
+        out.line(out.spans(&line))?;
+    }
+    Ok(())
+}
+
+fn message(said: &Said, columns: usize) -> Vec<Spans> {
     match said.who {
         Speaker::Person => {
-            for line in said.text.block().lines() {
-                out.line(out.ink(Ink::Bold, format_args!("> {line}")))?;
-            }
-            Ok(out.line("")?)
+            let block = said.text.block();
+            let lines = block.lines().map(|line| vec![(Ink::Bold, format!("> {line}"))]);
+            lines.chain([Vec::new()]).collect()
         }
-        Speaker::Agent => Ok(out.line(said.text.block().trim_end())?),
+        Speaker::Agent => said.text.block().trim_end().lines().map(|l| vec![(Ink::Plain, l.to_owned())]).collect(),
         Speaker::Tool => {
-            let text = said.text.row_within(out.columns().saturating_sub(4));
-            Ok(out.line(out.ink(Ink::Dim, format_args!("  $ {text}")))?)
+            let text = said.text.row_within(columns.saturating_sub(4));
+            vec![vec![(Ink::Dim, format!("  $ {text}"))]]
         }
     }
 }

@@ -24,6 +24,7 @@ mod gemini_store;
 mod moment;
 mod opencode_store;
 mod pi_store;
+mod tmux;
 
 mod bad_input;
 mod codex_locks;
@@ -56,6 +57,8 @@ mod resuming;
 mod stopping;
 mod subscribers;
 mod targets;
+mod top;
+mod top_acting;
 mod unbound;
 mod usage;
 mod waiting;
