@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use crate::corpus::Params;
 
 pub const HELP: &str = "\
-usage: lariat-bench [OPTIONS] [list|usage|procs|hosted|daemon|all|corpus]
+usage: lariat-bench [OPTIONS] [list|usage|procs|hosted|daemon|screens|all|corpus]
 
   list     list 10,000 Claude and 2,000 Codex sessions, no daemon
   usage    add up tokens over every byte, beside ccusage
   procs    look at 3,000 processes
   hosted   launch, terminals and memory of hosted sessions, beside tmux and dtach
   daemon   ask a daemon, watch 1,000 agents die
+  screens  the terminal screen while nothing happens, the web page in a browser
   all      all of them (the default)
   corpus   only make the corpus
 
@@ -38,6 +39,7 @@ pub enum Jobs {
     Procs,
     Hosted,
     Daemon,
+    Screens,
     Corpus,
 }
 
@@ -69,6 +71,7 @@ impl Options {
                 "procs" => options.jobs = Jobs::Procs,
                 "hosted" => options.jobs = Jobs::Hosted,
                 "daemon" => options.jobs = Jobs::Daemon,
+                "screens" => options.jobs = Jobs::Screens,
                 "corpus" => options.jobs = Jobs::Corpus,
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(number(arg, value()?)?.max(1)),

@@ -50,7 +50,9 @@ impl Places {
     /// Reads the environment.
     pub fn from_env() -> Places {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let home = var("HOME").unwrap_or_else(|| PathBuf::from("/"));
+        // Without HOME, agents ask the system where their user lives; so must we.
+        let home = var("HOME").or_else(|| std::env::home_dir().filter(|h| !h.as_os_str().is_empty()));
+        let home = home.unwrap_or_else(|| PathBuf::from("/"));
         let base = |name: &str, under: &str| var(name).filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(under));
         let cache = base("XDG_CACHE_HOME", ".cache");
         let opencode = base("XDG_DATA_HOME", ".local/share").join("opencode");

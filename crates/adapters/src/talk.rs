@@ -12,7 +12,7 @@ use lariat_core::{Time, Untrusted};
 use lariat_sys::file;
 
 use crate::json::{Bad, Doc, Keep, Value, skip_line};
-use crate::reader::Source;
+use crate::reader::{Source, is_document};
 
 /// How much of one message is kept.
 const LONGEST: usize = 1 << 20;
@@ -31,6 +31,19 @@ pub enum Speaker {
     Tool,
 }
 
+/// A tool that was called, in full.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tool {
+    /// Its name.
+    pub name: Untrusted,
+    /// What it was given: a text, or an object as JSON.
+    pub input: Untrusted,
+    /// What it gave, if it has.
+    pub output: Option<Untrusted>,
+    /// Whether it failed, if that is told.
+    pub failed: Option<bool>,
+}
+
 /// One thing said.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
@@ -40,6 +53,14 @@ pub struct Said {
     pub at: Option<Time>,
     /// What.
     pub text: Untrusted,
+    /// The tool, if one was called.
+    pub tool: Option<Box<Tool>>,
+    /// Where it stands: what was said later stands farther on, and it stays there.
+    pub place: u64,
+    /// The agent's id of the call.
+    call: Option<String>,
+    /// It is what the call of that id gave, and nothing by itself.
+    result: bool,
     /// Lines with the same key are parts of one message.
     key: Option<String>,
     /// It says again, in full, what an earlier line of that key said.
@@ -51,7 +72,48 @@ pub struct Said {
 impl Said {
     /// Something said, as one message.
     pub fn new(who: Speaker, at: Option<Time>, text: impl Into<String>) -> Said {
-        Said { who, at, text: Untrusted::new(text), key: None, again: false, chunk: false }
+        Said {
+            who,
+            at,
+            text: Untrusted::new(text),
+            tool: None,
+            place: 0,
+            call: None,
+            result: false,
+            key: None,
+            again: false,
+            chunk: false,
+        }
+    }
+
+    /// It is a call of a tool.
+    pub fn calling(mut self, id: Option<&str>, name: &str, input: Value<'_>) -> Said {
+        self.call = id.map(str::to_owned);
+        let input = input.str().map_or_else(|| plain(input).to_string(), str::to_owned);
+        let (name, input) = (Untrusted::new(name), Untrusted::new(input));
+        self.tool = Some(Box::new(Tool { name, input, output: None, failed: None }));
+        self
+    }
+
+    /// What the called tool gave.
+    pub fn giving(mut self, output: Option<String>, failed: Option<bool>) -> Said {
+        if let Some(tool) = &mut self.tool {
+            tool.output = output.map(Untrusted::new).or(tool.output.take());
+            tool.failed = failed.or(tool.failed);
+        }
+        self
+    }
+
+    /// What the call of this id gave.
+    pub fn result(id: &str, output: Option<String>, failed: Option<bool>) -> Said {
+        let (name, input, output) = (Untrusted::new(""), Untrusted::new(""), output.map(Untrusted::new));
+        let tool = Some(Box::new(Tool { name, input, output, failed }));
+        Said { result: true, call: Some(id.to_owned()), tool, ..Said::new(Speaker::Tool, None, "") }
+    }
+
+    /// It stands there.
+    pub fn at_place(self, place: u64) -> Said {
+        Said { place, ..self }
     }
 
     /// Part of the message with this key.
@@ -131,10 +193,15 @@ pub fn last(
     let mut back = FIRST;
     loop {
         let (opened, key) = file::open(path)?;
-        let size = size.map_or(key.size, |s| s.min(key.size));
-        let from = size.saturating_sub(back);
+        let document = is_document(path);
+        let size = size.filter(|_| !document).map_or(key.size, |s| s.min(key.size));
+        let from = if document { 0 } else { size.saturating_sub(back) };
         let mut source = Source::default();
-        source.open(opened);
+        if document {
+            source.open_document(opened)
+        } else {
+            source.open(opened)
+        }
         source.seek(from.saturating_sub(1), 64 << 10);
         if from > 0 {
             skip_line(&mut source)?;
@@ -162,14 +229,15 @@ fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<
     let mut all: Vec<Said> = Vec::new();
     let mut offset = source.position();
     while source.position() < until {
+        let line = source.position();
         if source.fill_buf()?.starts_with(b"\n") {
             source.consume(1);
             continue;
         }
         match doc.read(source) {
             Ok(()) => {
-                for said in language.said(doc.root()) {
-                    push(&mut all, said);
+                for (i, said) in (0..).zip(language.said(doc.root())) {
+                    push(&mut all, Said { place: place(line, i), ..said });
                 }
             }
             Err(Bad::Unfinished) => break,
@@ -182,8 +250,42 @@ fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<
     Ok((all, offset))
 }
 
-/// Adds what was said; parts of one message become one.
+/// How many things may be said at one place.
+const WITHIN: u64 = 64;
+
+/// The place of the n-th thing said in a line, or a row, that stands there.
+pub fn place(line: u64, n: u64) -> u64 {
+    line * WITHIN + n.min(WITHIN - 1)
+}
+
+/// The line, or the row, of a place.
+pub fn line_of(place: u64) -> u64 {
+    place / WITHIN
+}
+
+/// A value as it was, but for what is not kept of it.
+fn plain(value: Value<'_>) -> serde_json::Value {
+    if value.is_object() {
+        return value.entries().map(|(key, v)| (key.to_owned(), plain(v))).collect();
+    }
+    if value.is_array() {
+        return value.items().map(plain).collect();
+    }
+    let number = || value.u64().map(Into::into).or_else(|| value.f64().map(Into::into));
+    value.str().map(Into::into).or_else(|| value.bool().map(Into::into)).or_else(number).unwrap_or_default()
+}
+
+/// Adds what was said; parts of one message become one, and a result goes to its call.
 pub fn push(all: &mut Vec<Said>, said: Said) {
+    if said.result {
+        // One whose call stands before what was read is nobody's.
+        if let Some(Tool { output, failed, .. }) = said.tool.as_deref()
+            && let Some(tool) = all.iter_mut().rev().find(|s| s.call == said.call).and_then(|s| s.tool.as_deref_mut())
+        {
+            (tool.output, tool.failed) = (output.clone().or(tool.output.take()), failed.or(tool.failed));
+        }
+        return;
+    }
     if said.chunk {
         match all.last_mut().filter(|last| last.chunk && last.who == said.who && last.key == said.key) {
             Some(last) => last.text = Untrusted::new([last.text.raw(), said.text.raw()].concat()),
@@ -194,10 +296,11 @@ pub fn push(all: &mut Vec<Said>, said: Said) {
     if said.again
         && let Some(earlier) = all.iter_mut().rev().take(256).find(|s| s.key == said.key && s.who == said.who)
     {
-        earlier.text = said.text;
+        (earlier.text, earlier.tool) = (said.text, said.tool);
         return;
     }
     if said.key.is_some()
+        && said.tool.is_none()
         && let Some(earlier) = all.iter_mut().rev().take(8).find(|s| s.key == said.key && s.who == said.who)
     {
         earlier.text = Untrusted::new(format!("{}\n\n{}", earlier.text.raw(), said.text.raw()));

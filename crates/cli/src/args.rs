@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 mod daemon;
+mod nearest;
 
-pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then};
+pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then, Web};
+pub use nearest::parse;
 
 /// Shows and supervises the coding agents that run here.
 ///
@@ -28,6 +30,11 @@ A target is a name, the agent's own id, a unique prefix of one, a directory, or 
 Exit codes: 0 ok, 1 failed, 2 usage or not found or ambiguous, 3 refused,
 4 timed out, 5 partly unknown.";
 
+const TOP: &str = "\
+Sessions stand as `lariat ls` shows them. Enter attaches, Space shows all it said and takes a
+reply, y and N answer what it asks, . goes to the next one that needs you, n launches, x stops,
+/ filters, ? shows every key. What a key does is a command line: c copies it. NO_COLOR is honoured.";
+
 #[derive(Args, Debug, Clone)]
 pub struct Common {
     /// Print JSON (streams as one object a line)
@@ -43,13 +50,20 @@ pub enum Verb {
     /// List sessions: those that live or may live; with -a also the ended ones
     #[command(visible_alias = "list", alias = "ps")]
     Ls(Ls),
+    /// The terminal screen: the list, live, with a preview; ? tells its keys
+    #[command(after_help = TOP)]
+    Top,
     /// Show one session, or how many there are of each kind
+    #[command(alias = "show", alias = "inspect")]
     Status(Status),
     /// Tell why a session's status is what it is: every observation
     Explain(Target),
     /// Show what a session last said: its whole reply, open tool, question
     Peek(Peek),
+    /// Show what was changed where a session works, also what is in no commit
+    Diff(Diff),
     /// Start an agent that outlives this command; prints its handle and id
+    #[command(visible_alias = "run")]
     Launch(Box<Launch>),
     /// Show a launched session's terminal and type into it; Ctrl-Q leaves
     #[command(visible_alias = "a")]
@@ -67,6 +81,7 @@ pub enum Verb {
     /// Answer what a session asks: one answer for each question, by label, number or in own words
     Answer(Answer),
     /// Go on with an ended session, under its own id, where it worked
+    #[command(alias = "continue")]
     Resume(Resume),
     /// Begin a new session with what was said in another
     Fork(Resume),
@@ -107,10 +122,12 @@ pub enum Verb {
         #[command(subcommand)]
         verb: DaemonVerb,
     },
+    /// Open the page; starts the daemon if none runs
+    Web(Web),
     /// Add up tokens and cost over all sessions, ended ones included
     Usage(Usage),
     /// Show what lariat did: who, what, on what evidence
-    Journal,
+    Journal(Journal),
     /// Forget our own records of what has ended long ago; shows them unless --yes is given
     #[command(alias = "prune")]
     Gc(Gc),
@@ -141,7 +158,7 @@ pub struct Ls {
     /// Show ended sessions too
     #[arg(short, long)]
     pub all: bool,
-    /// Only this agent (claude, codex, …; acp for all that speak ACP)
+    /// Only this agent (claude, codex, …; acp for all that speak ACP, agent for all that are only described)
     #[arg(long, value_name = "AGENT", value_parser = agent)]
     pub agent: Option<String>,
     /// Only these statuses, separated by commas
@@ -156,6 +173,12 @@ pub struct Ls {
     /// Stay, and show every change
     #[arg(short, long)]
     pub watch: bool,
+    /// At most so many at once, in the order of ids; `next` is the last of them if there are more (for --json)
+    #[arg(long, value_name = "N", conflicts_with = "watch", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Those after this id
+    #[arg(long, value_name = "ID", requires = "limit")]
+    pub after: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -170,7 +193,7 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Launch {
-    /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME as the settings name it
+    /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME or agent:NAME as the settings name it
     #[arg(value_name = "AGENT")]
     pub agent: String,
     /// What to ask; '-' reads it from standard input
@@ -373,6 +396,9 @@ pub struct Attach {
     /// Let the session write to your clipboard and answer its questions to the terminal
     #[arg(long)]
     pub allow_clipboard: bool,
+    /// Only tell where its terminal is reached
+    #[arg(long = "where", hide = true)]
+    pub to_where: bool,
 }
 
 #[derive(Args, Debug)]
@@ -615,6 +641,36 @@ pub struct Peek {
     /// Stay, and show what is said from now on
     #[arg(short, long)]
     pub follow: bool,
+    /// The whole conversation, with what tools were given and gave, in pages from the end
+    #[arg(short, long, conflicts_with_all = ["follow", "replies"])]
+    pub all: bool,
+    /// What was said before this number, which the page after it told
+    #[arg(long, value_name = "N", requires = "all")]
+    pub before: Option<u64>,
+    /// How much is in a page
+    #[arg(long, value_name = "N", requires = "all", default_value_t = 50,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub limit: u16,
+}
+
+#[derive(Args, Debug)]
+pub struct Journal {
+    /// Only so many entries from the end
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    pub lines: Option<usize>,
+    /// Those before the entry of this number
+    #[arg(long, value_name = "N")]
+    pub before: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// The session
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Only which files, and how many lines
+    #[arg(long)]
+    pub stat: bool,
 }
 
 /// A key that is typed with Control.

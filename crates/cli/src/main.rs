@@ -7,12 +7,12 @@
 mod args;
 mod output;
 mod table;
+mod tui;
 mod verbs;
 
 use std::process::ExitCode;
 
-use args::{Cli, Verb};
-use clap::Parser as _;
+use args::Verb;
 use lariat_protocol::json;
 use lariat_sys::memory;
 use output::{Failure, Out};
@@ -32,18 +32,20 @@ fn main() -> ExitCode {
     if let Some(code) = verbs::within(std::env::args_os()) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = args::parse();
     let mut out = Out::new(cli.common.json);
     let done = match cli.verb {
         None => verbs::ls::run(&cli.ls, &cli.common, &mut out),
         Some(Verb::Ls(ls) | Verb::Session { verb: args::SessionVerb::Ls(ls) }) => {
             verbs::ls::run(&ls, &cli.common, &mut out)
         }
+        Some(Verb::Top) => verbs::top::run(&cli.common),
         Some(Verb::Status(args)) => verbs::status::run(&args, &cli.common, &mut out),
         Some(Verb::Explain(args)) => verbs::explain::run(&args, &cli.common, &mut out),
         Some(Verb::Peek(args)) => verbs::peek::run(&args, &cli.common, &mut out),
+        Some(Verb::Diff(args)) => verbs::diff::run(&args, &cli.common, &mut out),
         Some(Verb::Launch(args)) => verbs::launch::run(&args, &cli.common, &mut out),
-        Some(Verb::Attach(args)) => verbs::attach::run(&args, &cli.common),
+        Some(Verb::Attach(args)) => verbs::attach::run(&args, &cli.common, &mut out),
         Some(Verb::Locks | Verb::Lock(args::Lock { verb: Some(_), .. })) => verbs::locks::list(&cli.common, &mut out),
         Some(Verb::Lock(args)) => verbs::locks::lock(&args, &cli.common, &mut out),
         Some(Verb::Unlock(args)) => verbs::locks::unlock(&args, &cli.common, &mut out),
@@ -61,12 +63,13 @@ fn main() -> ExitCode {
         Some(Verb::Worktree { verb }) => verbs::worktree::run(&verb, &cli.common, &mut out),
         Some(Verb::Stop(args)) => verbs::stop::run(&args, false, &cli.common, &mut out),
         Some(Verb::Kill(args)) => verbs::stop::run(&args, true, &cli.common, &mut out),
+        Some(Verb::Web(args)) => verbs::web::run(&args, &mut out),
         Some(Verb::Mcp) => verbs::mcp::run(),
         Some(Verb::Fuse { verb }) => verbs::fuse::run(&verb, &cli.common, &mut out),
         Some(Verb::Daemon { verb }) => verbs::daemon::run(&verb, &mut out),
         Some(Verb::Events(args)) => verbs::events::run(&args, &cli.common, &mut out),
         Some(Verb::Usage(args)) => verbs::usage::run(&args, &cli.common, &mut out),
-        Some(Verb::Journal) => verbs::journal::run(&cli.common, &mut out),
+        Some(Verb::Journal(args)) => verbs::journal::run(&args, &cli.common, &mut out),
         Some(Verb::Gc(args)) => verbs::gc::run(&args, &cli.common, &mut out),
         Some(Verb::Doctor) => verbs::doctor::run(&cli.common, &mut out),
         Some(Verb::Completions { shell }) => verbs::completions::run(shell, &mut out),

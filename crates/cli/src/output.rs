@@ -32,6 +32,16 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+impl Failure {
+    /// What is told of it.
+    pub fn text(&self) -> String {
+        match self {
+            Failure::Usage(text) | Failure::Refused(text) | Failure::Unread(text) => text.clone(),
+            Failure::Error(error) => format!("{error:#}"),
+        }
+    }
+}
+
 /// Tells of a failure and gives its exit code. A reader that went away is none.
 pub fn fail(failure: &Failure) -> ExitCode {
     let (text, code) = match failure {
@@ -58,7 +68,7 @@ pub fn complain(text: impl Display) {
 }
 
 /// How strongly a text stands out.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ink {
     /// As it is.
     Plain,
@@ -72,6 +82,14 @@ pub enum Ink {
     Active,
     /// Something is off.
     Odd,
+}
+
+/// A line, part by part. Each part is ours or already escaped.
+pub type Spans = Vec<(Ink, String)>;
+
+/// Whether nobody wants colours.
+pub fn is_colourless() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) || std::env::var_os("TERM").is_some_and(|t| t == "dumb")
 }
 
 /// Standard output.
@@ -88,9 +106,8 @@ impl Out {
     pub fn new(json: bool) -> Out {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-            || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour: terminal && !plain, terminal }
+        let colour = terminal && !is_colourless();
+        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour, terminal }
     }
 
     /// How many columns there are; a pipe has many.
@@ -140,6 +157,11 @@ impl Out {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
+    /// A line in its colours.
+    pub fn spans(&self, spans: &[(Ink, String)]) -> String {
+        spans.iter().map(|(ink, text)| self.ink(*ink, text)).collect()
+    }
+
     /// Prints a value as one line of JSON.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let mut text = Vec::new();
@@ -150,6 +172,18 @@ impl Out {
 
     /// Prints a listing as one line of JSON.
     pub fn listing(&mut self, listing: &Listing, lines: &[Line]) -> Result<(), Failure> {
+        self.listing_before(listing, lines, b"}\n")
+    }
+
+    /// Prints one page of a listing, with the id after which the next begins.
+    pub fn listing_page(&mut self, listing: &Listing, next: Option<&Untrusted>) -> Result<(), Failure> {
+        let mut end = b",\"next\":".to_vec();
+        json::write(&mut end, &next)?;
+        end.extend_from_slice(b"}\n");
+        self.listing_before(listing, &[], &end)
+    }
+
+    fn listing_before(&mut self, listing: &Listing, lines: &[Line], end: &[u8]) -> Result<(), Failure> {
         write!(self.to, "{{\"schema\":{},\"at\":\"{}\",\"sessions\":[", listing.schema, listing.at)?;
         self.sessions(&listing.sessions, lines)?;
         let mut rest = b"],\"unbound\":".to_vec();
@@ -158,7 +192,7 @@ impl Out {
         json::write(&mut rest, &listing.warnings)?;
         rest.extend_from_slice(b",\"hidden\":");
         json::write(&mut rest, &listing.hidden)?;
-        rest.extend_from_slice(b"}\n");
+        rest.extend_from_slice(end);
         Ok(self.to.write_all(&rest)?)
     }
 

@@ -13,6 +13,7 @@ pub mod intent;
 pub mod observation;
 pub mod session;
 pub mod status;
+pub mod terminal;
 pub mod text;
 pub mod time;
 

@@ -115,6 +115,21 @@ pub struct Session {
     pub shared: bool,
 }
 
+impl Session {
+    /// Whether it stands at its prompt with its turn over: it is idle, or waits for a
+    /// login or a limit, of which it would learn by the next prompt.
+    pub fn at_its_prompt(&self) -> bool {
+        let ended_its_turn = |(role, o): &(Role, Observation)| {
+            *role == Role::Decided && matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn())
+        };
+        match self.status {
+            Status::Idle => true,
+            Status::Waiting => self.because.iter().any(ended_its_turn),
+            _ => false,
+        }
+    }
+}
+
 /// An ended session as text, with what lists are sorted and chosen by: a tenth of
 /// what a [`Session`] takes, where there are ten thousand and one answer is made of them.
 #[derive(Clone, PartialEq, Debug)]

@@ -28,10 +28,21 @@ pub fn make_good(daemon: &Daemon) {
     }
 }
 
-/// Looks at every fuse: what is to be told, and when to look again.
-pub fn look(daemon: &Arc<Daemon>, listing: &Listing) -> (Vec<Change>, Option<Time>) {
+/// What a look at the fuses gave.
+#[derive(Default)]
+pub struct Looked {
+    /// What is to be told.
+    pub changes: Vec<Change>,
+    /// When to look again.
+    pub next: Option<Time>,
+    /// Those that only tell: they have burnt down once what they tell is owed.
+    told: Vec<Fuse>,
+}
+
+/// Looks at every fuse.
+pub fn look(daemon: &Arc<Daemon>, listing: &Listing) -> Looked {
     let now = Time(clock::now_ms());
-    let (mut changes, mut next) = (Vec::new(), None::<Time>);
+    let Looked { mut changes, mut next, mut told } = Looked::default();
     for fuse in fuses::read(&daemon.places).0 {
         match fuses::due(&fuse, listing, now) {
             Due::Wait(at) => next = next.into_iter().chain(at).min(),
@@ -43,10 +54,22 @@ pub fn look(daemon: &Arc<Daemon>, listing: &Listing) -> (Vec<Change>, Option<Tim
                 }
                 changes.push(change("fuse.warned", &fuse, ids, now));
             }
+            Due::Fire(ids) if !matches!(fuse.then.as_str(), "stop" | "kill" | "command") => {
+                changes.push(change("fuse.fired", &fuse, ids, now));
+                told.push(fuse);
+            }
             Due::Fire(ids) => changes.extend(fire(daemon, fuse, ids, now)),
         }
     }
-    (changes, next)
+    Looked { changes, next, told }
+}
+
+/// What was to be told is owed: a crash from here on loses nothing.
+pub fn told(daemon: &Daemon, looked: Looked) {
+    for fuse in looked.told {
+        point("fuse.told");
+        mark(daemon, fuse, "told".into());
+    }
 }
 
 fn change(event: &'static str, fuse: &Fuse, ids: Vec<String>, at: Time) -> Change {
@@ -82,7 +105,7 @@ fn fire(daemon: &Arc<Daemon>, fuse: Fuse, ids: Vec<String>, now: Time) -> Option
             }
             Some(told)
         }
-        "command" => {
+        _ => {
             let told = change("fuse.fired", &fuse, ids, now);
             let mut body = Vec::new();
             let _ = lariat_protocol::json::write(&mut body, &told.told(&format!("fuse-{}", fuse.id))); // all of it is ours
@@ -94,11 +117,6 @@ fn fire(daemon: &Arc<Daemon>, fuse: Fuse, ids: Vec<String>, now: Time) -> Option
             point("fuse.owed");
             mark(daemon, fuse, "its command is owed".into());
             deliver::start(daemon);
-            Some(told)
-        }
-        _ => {
-            let told = change("fuse.fired", &fuse, ids, now);
-            mark(daemon, fuse, "told".into());
             Some(told)
         }
     }

@@ -47,6 +47,14 @@ pub enum About {
 }
 
 impl Change {
+    /// What it is known by over a crash: a fuse burns down once, whoever tells it.
+    pub fn key(&self) -> Option<String> {
+        match &self.about {
+            About::Fuse(fuse, _) if self.event == "fuse.fired" => Some(format!("fired-{}", fuse.id)),
+            _ => None,
+        }
+    }
+
     /// As one object; `id` tells which event this is.
     pub fn told<'a>(&'a self, id: &'a str) -> impl Serialize + 'a {
         #[derive(Serialize)]

@@ -30,6 +30,8 @@ pub struct Event {
     pub name: &'static str,
     /// One object.
     pub text: String,
+    /// What it is known by over a crash, if it may be told again after one.
+    pub key: Option<String>,
 }
 
 /// What a listener gets.
@@ -122,7 +124,7 @@ impl Hub {
             inner.next += 1;
             inner.bytes += text.len();
             *inner.counts.entry(change.event).or_default() += 1;
-            let event = Arc::new(Event { number, name: change.event, text });
+            let event = Arc::new(Event { number, name: change.event, text, key: change.key() });
             inner.ring.push_back(Arc::clone(&event));
             told.push(event);
         }

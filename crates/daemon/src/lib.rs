@@ -36,7 +36,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
@@ -91,7 +91,8 @@ pub struct Daemon {
     log: Log,
     hub: Hub,
     warm: Warm,
-    http: Option<Http>,
+    /// Once it is open.
+    http: OnceLock<Http>,
     deliver: Deliver,
     started: Time,
     stopping: OwnedFd,
@@ -129,7 +130,7 @@ impl Daemon {
     }
 
     fn http_address(&self) -> Option<String> {
-        self.http.as_ref().map(|http| format!("http://127.0.0.1:{}", http.port))
+        self.http.get().map(|http| format!("http://127.0.0.1:{}", http.port))
     }
 }
 
@@ -164,7 +165,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
         log: Log::open(&place.log),
         hub: Hub::new(epoch),
         warm: Warm::new(places.clone()).map_err(files(&folder))?,
-        http,
+        http: http.map_or_else(OnceLock::new, OnceLock::from),
         deliver: Deliver::new(&places.state),
         started,
         stopping: stopping.map_err(files(&folder))?,
@@ -184,9 +185,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     let thread = std::thread::Builder::new().name("watch".into());
     thread.spawn(move || watch(&watcher, watching)).map_err(files(&folder))?;
     if let Some(door) = door {
-        let daemon = Arc::clone(&daemon);
-        let thread = std::thread::Builder::new().name("http".into());
-        thread.spawn(move || http::serve(&daemon, &door)).map_err(files(&folder))?;
+        http::start(&daemon, door).map_err(files(&folder))?;
     }
     deliver::start(&daemon);
     ready();
@@ -232,7 +231,12 @@ fn watch(daemon: &Arc<Daemon>, mut watching: Watching) {
 
 /// Sleeps until there must be a look, and tells ends that need none.
 fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
-    while watching.sleep()? == Woken::Process {
+    loop {
+        match watching.sleep()? {
+            Woken::Time if watching.may_rest() => continue,
+            Woken::Process => {}
+            _ => return Ok(()),
+        }
         let Some(ends) = watching.ends() else { return Ok(()) };
         let events = daemon.hub.publish_ends(&ends);
         for end in &ends {
@@ -240,14 +244,13 @@ fn rest(daemon: &Arc<Daemon>, watching: &mut Watching) -> io::Result<()> {
         }
         deliver::owe(daemon, &events);
     }
-    Ok(())
 }
 
 fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
     let mut seen = watching.look();
-    let (burnt, next) = burning::look(daemon, &seen.listing);
-    seen.changes.extend(burnt);
-    if let Some(at) = next {
+    let mut fuses = burning::look(daemon, &seen.listing);
+    seen.changes.append(&mut fuses.changes);
+    if let Some(at) = fuses.next {
         watching.no_later_than(at);
     }
     for change in &seen.changes {
@@ -262,6 +265,7 @@ fn look(daemon: &Arc<Daemon>, watching: &mut Watching, begun: bool) {
     let at = seen.listing.at;
     let events = daemon.hub.publish(&seen.changes, seen.listing);
     deliver::owe(daemon, &events);
+    burning::told(daemon, fuses);
     let mut watched = daemon.watched();
     watched.looks += 1;
     (watched.at, watched.took, watched.failing) = (Some(at), watching.took(), watching.failing());

@@ -15,7 +15,7 @@ use lariat_shim::socket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::hub::Next;
-use crate::{Daemon, place, status};
+use crate::{Daemon, http, place, status};
 
 /// How long an end may stay silent where it should speak.
 const SILENT: Duration = Duration::from_secs(60);
@@ -24,8 +24,8 @@ const SLOW: Duration = Duration::from_secs(10);
 /// How often it is seen whether a listener is still there.
 const STILL_THERE: Duration = Duration::from_secs(15);
 /// Verbs that only look, and end by themselves.
-const LOOKING: [&str; 10] =
-    ["ls", "list", "status", "explain", "peek", "wait", "locks", "journal", "doctor", "restore"];
+const LOOKING: [&str; 11] =
+    ["ls", "list", "status", "explain", "peek", "diff", "wait", "locks", "journal", "doctor", "restore"];
 /// What would make them stay, act, or look elsewhere.
 const NOT: [&str; 6] = ["-w", "--watch", "-f", "--follow", "--yes", "--raw"];
 
@@ -74,6 +74,14 @@ fn converse(daemon: &Arc<Daemon>, stream: &UnixStream) -> io::Result<()> {
                 say(stream, &Reply { bytes: text.len() as u64, ..Reply::default() })?;
                 (&*stream).write_all(text.as_bytes())?;
             }
+            Ok(Question::Http { port }) => match http::open_late(daemon, port) {
+                Ok(port) => {
+                    let text = port.to_string();
+                    say(stream, &Reply { bytes: text.len() as u64, ..Reply::default() })?;
+                    (&*stream).write_all(text.as_bytes())?;
+                }
+                Err(e) => refuse(stream, format!("port {port} of 127.0.0.1 cannot be served: {e}"))?,
+            },
             Ok(Question::Stop) => {
                 daemon.log.info("stop", "asked to stop; no agent is touched");
                 say(stream, &Reply::default())?;

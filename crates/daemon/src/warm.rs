@@ -95,7 +95,7 @@ impl Warm {
         }
         // One look at a time: who waits for it finds its answer, if that is still true.
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let agents = agents();
+        let agents = agents(None);
         if inner.standing.has_stirred() {
             inner.standing.forget();
             inner.kept.clear();
@@ -128,13 +128,16 @@ impl Warm {
 }
 
 /// Which processes there are that may be agents, or were started by one, in a number;
-/// `None` if that cannot be told.
-fn agents() -> Option<u64> {
+/// `None` if that cannot be told, or if one of them began after that.
+pub(crate) fn agents(before: Option<u64>) -> Option<u64> {
     let table = Table::scan().ok()?;
     let names: Vec<&str> = lariat_adapters::all().iter().flat_map(|a| a.programs()).copied().collect();
     let mut found: Vec<&Process> = table.iter().filter(|p| may_be_agent(p, &names)).collect();
     let roots: Vec<u32> = found.iter().map(|p| p.pid).collect();
     found.extend(roots.iter().flat_map(|pid| table.descendants(*pid)));
+    if before.is_some_and(|ticks| found.iter().any(|p| p.start >= ticks)) {
+        return None;
+    }
     found.sort_unstable_by_key(|p| p.pid);
     found.dedup_by_key(|p| p.pid);
     let mut hash = Xxh3Default::new();

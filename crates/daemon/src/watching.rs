@@ -5,7 +5,10 @@
 //! The ends of processes and the changes of files are hints that wake a fresh look;
 //! nothing is concluded from a hint. The watch stands before the look that it could
 //! miss something of: if a look names a place that was not watched, it is watched,
-//! and looked at once more. However quiet it is, there is a look every minute.
+//! and looked at once more. However quiet it is, there is a look every minute; but where
+//! every change of what is there would have given a hint, and none came, only the process
+//! table is looked at, for a new process gives no hint ([`Watching::may_rest`]). A whole
+//! look is taken every ten minutes all the same.
 //!
 //! Only what lives is looked at. If something that lived is not there any more,
 //! everything is looked at once, to know how it ended.
@@ -38,6 +41,10 @@ use crate::verb::Seen;
 
 /// However quiet it is, a fresh look is taken this often.
 const AT_LEAST: Duration = Duration::from_secs(60);
+/// However sure it is that nothing has changed, everything is looked at this often.
+const WHOLE: Duration = Duration::from_secs(600);
+/// It is at rest when it was quiet for so long.
+const AT_REST: Duration = Duration::from_secs(2);
 /// How soon the next look is where a change may come without a hint.
 const SOON: Duration = Duration::from_secs(2);
 /// Files that were quiet for so long are looked at.
@@ -65,6 +72,16 @@ pub struct Watching {
     told: Option<Instant>,
     /// The last look could tell everything, and all of it gives hints.
     sure: bool,
+    /// Every change of what the last look depended on gives a hint, but for new processes.
+    hinted: bool,
+    /// Which processes there were when it came to rest, if that is known.
+    processes: Option<Option<u64>>,
+    /// When it was last seen that nothing has changed.
+    checked: Instant,
+    /// By the clock that tells when processes began: when the last look did.
+    began: u64,
+    /// When something is due that needs a look.
+    due: Option<Time>,
 }
 
 /// What a look gave.
@@ -87,6 +104,11 @@ impl Watching {
             next: Duration::ZERO,
             told: None,
             sure: false,
+            hinted: false,
+            processes: None,
+            checked: Instant::now(),
+            began: 0,
+            due: None,
         })
     }
 
@@ -108,6 +130,7 @@ impl Watching {
     /// Looks.
     pub fn look(&mut self) -> Looked {
         let began = Instant::now();
+        (self.began, self.processes) = (clock::boot_ticks(), None);
         self.standing.forget();
         self.told = None;
         let mut answer = list(self.question.clone());
@@ -129,13 +152,14 @@ impl Watching {
         }
         let mut changes = self.changes.take(&answer, whole);
         let (claims, _) = claims::claims(&self.question.places);
-        let runs_out = claims.iter().map(|c| c.until).min();
+        self.due = claims.iter().map(|c| c.until).min();
         changes.extend(self.changes.take_claims(claims, answer.listing.at));
-        let (unhinted, mut listing) = (answer.unhinted, answer.listing);
+        self.next = next_look(&answer.listing, answer.unhinted);
+        self.hinted = self.sure && self.next == AT_LEAST && !whole && depends(&self.question.places, &answer).hinted;
+        let mut listing = answer.listing;
         listing.sessions.retain(|s| s.live != Some(false));
         self.took = began.elapsed();
-        self.looked = Instant::now();
-        self.next = next_look(&listing, unhinted, runs_out);
+        (self.looked, self.checked) = (Instant::now(), Instant::now());
         Looked { changes, listing }
     }
 
@@ -159,12 +183,37 @@ impl Watching {
 
     /// Asks for the next look no later than this.
     pub fn no_later_than(&mut self, at: Time) {
-        self.next = self.next.min(until(at));
+        self.due = self.due.into_iter().chain([at]).min();
+    }
+
+    /// Whether it may sleep on though the time is up: nothing that it looked at can have
+    /// changed.
+    pub fn may_rest(&mut self) -> bool {
+        let is_due = self.due.is_some_and(|at| at.0 <= clock::now_ms());
+        if !self.hinted || self.told.is_some() || is_due || self.standing.have_files_stirred() {
+            return false;
+        }
+        match self.processes {
+            // One that began since the look is not among those it saw.
+            None => {
+                self.processes = Some(crate::warm::agents(Some(self.began)));
+                true
+            }
+            _ if self.checked.elapsed() < AT_LEAST => true,
+            Some(before) => {
+                self.checked = Instant::now();
+                before.is_some() && self.looked.elapsed() < WHOLE && crate::warm::agents(None) == before
+            }
+        }
     }
 
     /// Sleeps until it is time to look.
     pub fn sleep(&self) -> io::Result<Woken> {
-        let mut left = self.next.saturating_sub(self.looked.elapsed());
+        let mut left = self.next.saturating_sub(self.checked.elapsed());
+        if self.hinted && self.processes.is_none() {
+            left = left.min(AT_REST.saturating_sub(self.checked.elapsed()));
+        }
+        left = self.due.map_or(left, |at| left.min(until(at)));
         if let Some(told) = self.told {
             left = left.min(CALM).min(FOLLOWS.saturating_sub(told.elapsed()));
         }
@@ -262,11 +311,10 @@ fn below(folder: PathBuf, depth: usize, found: &mut HashSet<PathBuf>) {
     found.insert(folder);
 }
 
-fn next_look(listing: &Listing, unhinted: bool, runs_out: Option<Time>) -> Duration {
+fn next_look(listing: &Listing, unhinted: bool) -> Duration {
     let codex = |s: &Session| s.agent == "codex" && s.status == Status::Working;
     let soon = unhinted || !listing.unbound.is_empty() || listing.sessions.iter().any(|s| codex(s));
-    let next = if soon { SOON } else { AT_LEAST };
-    runs_out.map_or(next, |at| next.min(until(at)))
+    if soon { SOON } else { AT_LEAST }
 }
 
 fn until(at: Time) -> Duration {

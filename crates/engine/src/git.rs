@@ -34,11 +34,12 @@ use lariat_sys::spawn;
 use lariat_sys::tree::Tree;
 
 /// The subcommands that are ever called.
-pub const CALLS: [&str; 14] = [
+pub const CALLS: [&str; 15] = [
     "cat-file",
     "check-ignore",
     "check-ref-format",
     "config",
+    "diff",
     "fast-import",
     "for-each-ref",
     "ls-files",
@@ -133,6 +134,8 @@ pub struct Told {
     pub status: ExitStatus,
     /// What it told.
     pub stdout: Vec<u8>,
+    /// It told more.
+    pub cut: bool,
     /// What it complained of.
     pub stderr: String,
 }
@@ -156,10 +159,23 @@ impl Git {
         Git { index: Some(index.to_owned()), ..self.clone() }
     }
 
+    /// The same repository, seen from another directory of it.
+    pub fn at(&self, folder: &Path) -> Git {
+        Git { folder: folder.to_owned(), ..self.clone() }
+    }
+
     /// Asks, and takes what is told if it went well.
     pub fn ask<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Vec<u8>, GitError> {
         let told = self.run(arguments, None, PATIENCE)?;
         well(told, arguments)
+    }
+
+    /// Asks, and takes so many bytes of what is told; whether there was more.
+    pub fn ask_at_most<A: AsRef<OsStr>>(&self, arguments: &[A], most: u64) -> Result<(Vec<u8>, bool), GitError> {
+        let settings = self.settings(arguments)?;
+        let told = self.call(arguments, &settings, None, PATIENCE, Most::Cut(most))?;
+        let cut = told.cut;
+        Ok((well(told, arguments)?, cut))
     }
 
     /// Asks for one line.
@@ -206,15 +222,24 @@ impl Git {
         feed: Option<Feed<'_>>,
         patience: Duration,
     ) -> Result<Told, GitError> {
+        let settings = self.settings(arguments)?;
+        self.call(arguments, &settings, feed, patience, Most::Refuse)
+    }
+
+    /// What is said on the command line of a call that may be made.
+    fn settings<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Vec<OsString>, GitError> {
         let first = arguments.first().map(|a| a.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
         if !CALLS.contains(&first.as_str()) {
             return Err(odd(arguments, "not a call that lariat makes"));
         }
         let mut settings: Vec<OsString> = SETTINGS.iter().map(OsString::from).collect();
-        if matches!(first.as_str(), "worktree" | "merge-tree" | "read-tree" | "fast-import") {
-            settings.extend(self.disarmed()?);
+        match first.as_str() {
+            "worktree" | "merge-tree" | "read-tree" | "fast-import" => settings.extend(self.disarmed(false)?),
+            // Looking runs nobody's filter.
+            "diff" => settings.extend(self.disarmed(true)?),
+            _ => {}
         }
-        self.call(arguments, &settings, feed, patience)
+        Ok(settings)
     }
 
     fn call<A: AsRef<OsStr>>(
@@ -223,6 +248,7 @@ impl Git {
         settings: &[OsString],
         feed: Option<Feed<'_>>,
         patience: Duration,
+        most: Most,
     ) -> Result<Told, GitError> {
         #[expect(clippy::disallowed_methods, reason = "the one place that starts git")]
         let mut command = Command::new("git");
@@ -253,19 +279,19 @@ impl Git {
         let input = if feed.is_some() { Stdio::piped() } else { Stdio::null() };
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         spawn::end_with_us(&mut command);
-        run_bounded(&mut command, feed, patience, &shown(arguments))
+        run_bounded(&mut command, feed, patience, most, &shown(arguments))
     }
 
     /// Settings that take the programs away which the repository's configuration
-    /// gives to filters and merge drivers.
-    fn disarmed(&self) -> Result<Vec<OsString>, GitError> {
+    /// gives to filters and merge drivers; those of the user's filters too, if told.
+    fn disarmed(&self, users_too: bool) -> Result<Vec<OsString>, GitError> {
         let settings: Vec<OsString> = SETTINGS.iter().map(OsString::from).collect();
         let list = ["config", "--list", "--show-scope", "--name-only", "-z"];
-        let told = well(self.call(&list, &settings, None, PATIENCE)?, &list)?;
+        let told = well(self.call(&list, &settings, None, PATIENCE, Most::Refuse)?, &list)?;
         let mut found = Vec::new();
         let mut words = told.split(|b| *b == 0);
         while let (Some(scope), Some(key)) = (words.next(), words.next()) {
-            let users = matches!(scope, b"global" | b"system");
+            let users = matches!(scope, b"global" | b"system") && !users_too;
             let name = |kind: &[u8]| {
                 let rest = key.strip_prefix(kind)?;
                 rest.iter().rposition(|b| *b == b'.').map(|dot| rest[..dot].to_vec())
@@ -319,6 +345,7 @@ pub(crate) fn run_bounded(
     command: &mut Command,
     feed: Option<Feed<'_>>,
     patience: Duration,
+    most: Most,
     shown: &str,
 ) -> Result<Told, GitError> {
     let until = Instant::now() + patience;
@@ -335,8 +362,8 @@ pub(crate) fn run_bounded(
         let _ = tree.end(&[], Duration::ZERO);
     };
     std::thread::scope(|scope| {
-        let told = scope.spawn(move || read(output, MOST));
-        let complained = scope.spawn(move || read(errors, 1 << 20));
+        let told = scope.spawn(move || read(output, most));
+        let complained = scope.spawn(move || read(errors, Most::Cut(1 << 20)));
         let fed = scope.spawn(move || match (input, feed) {
             (Some(mut input), Some(feed)) => feed(&mut input).and_then(|()| input.flush()),
             _ => Ok(()),
@@ -350,7 +377,7 @@ pub(crate) fn run_bounded(
         let panicked = || odd("a reading thread failed".into());
         let fed = fed.join().map_err(|_| panicked())?;
         let stdout = told.join().map_err(|_| panicked())?;
-        let stderr = complained.join().map_err(|_| panicked())?.unwrap_or_default();
+        let (stderr, _) = complained.join().map_err(|_| panicked())?.unwrap_or_default();
         if late {
             return Err(GitError::Late(shown.into(), patience));
         }
@@ -358,20 +385,30 @@ pub(crate) fn run_bounded(
         if let (Err(e), true) = (fed, status.success()) {
             return Err(odd(e.to_string()));
         }
-        let stdout = stdout.map_err(|e| odd(e.to_string()))?;
-        Ok(Told { status, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+        let (stdout, cut) = stdout.map_err(|e| odd(e.to_string()))?;
+        Ok(Told { status, stdout, cut, stderr: String::from_utf8_lossy(&stderr).into_owned() })
     })
 }
 
-fn read(from: Option<impl io::Read>, most: u64) -> io::Result<Vec<u8>> {
+/// What becomes of more than may be told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Most {
+    /// More than [`MOST`] bytes are refused.
+    Refuse,
+    /// What is beyond so many bytes is left out.
+    Cut(u64),
+}
+
+fn read(from: Option<impl io::Read>, most: Most) -> io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
-    let Some(mut from) = from else { return Ok(bytes) };
-    from.by_ref().take(most).read_to_end(&mut bytes)?;
-    let more = io::copy(&mut from, &mut io::sink())?;
-    if more > 0 {
-        return Err(io::Error::other(format!("more than {most} bytes")));
+    let Some(mut from) = from else { return Ok((bytes, false)) };
+    let limit = if let Most::Cut(limit) = most { limit } else { MOST };
+    from.by_ref().take(limit).read_to_end(&mut bytes)?;
+    let more = io::copy(&mut from, &mut io::sink())? > 0;
+    match most {
+        Most::Refuse if more => Err(io::Error::other(format!("more than {limit} bytes"))),
+        _ => Ok((bytes, more)),
     }
-    Ok(bytes)
 }
 
 /// Waits for an exit; `false` if the time was up before.

@@ -50,6 +50,7 @@ fn samples(ground: &Ground) -> Vec<Vec<String>> {
         "check-ignore -z --stdin".into(),
         "check-ref-format --normalize refs/heads/x".into(),
         "config --list --show-scope --name-only -z".into(),
+        "diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all -M --patch HEAD --".into(),
         "fast-import --quiet --done --date-format=raw".into(),
         "for-each-ref --format=%(worktreepath) refs/heads/".into(),
         "ls-files -z --stage --debug".into(),
@@ -166,7 +167,7 @@ fn a_call_that_hangs_is_ended_with_all_that_it_started() {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 1000 & sleep 1000"]).stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
     spawn::end_with_us(&mut command);
-    let told = run_bounded(&mut command, None, Duration::from_millis(100), "sleep");
+    let told = run_bounded(&mut command, None, Duration::from_millis(100), Most::Refuse, "sleep");
     // That it returns at all shows that nobody holds its pipes any more.
     assert!(matches!(told, Err(GitError::Late(..))), "{told:?}");
 }

@@ -19,6 +19,7 @@ pub mod after;
 pub mod ask;
 pub mod claims;
 pub mod death;
+pub mod diff;
 pub mod doctor;
 pub mod evict;
 mod first;

@@ -45,6 +45,13 @@ pub fn last_replies_of_gateway(
     }))
 }
 
+/// The last things said in a session that a gateway runs; `None` if none does.
+pub fn said_at_gateway(session: &Session, places: &Places) -> Option<Result<Vec<Said>, String>> {
+    const MESSAGES: usize = 200;
+    let remote = adapter(session.agent).ok()?.remote()?;
+    Some(remote.talk(places, session.native_id.raw(), MESSAGES))
+}
+
 /// Leaves the last `replies` replies and what else was said since the first of them.
 fn from_reply(said: &mut Vec<Said>, replies: usize) {
     let mut left = replies;
@@ -61,6 +68,46 @@ fn from_reply(said: &mut Vec<Said>, replies: usize) {
         };
         said.drain(..from);
     }
+}
+
+/// A part of a conversation.
+pub struct Page {
+    /// What was said, oldest first.
+    pub said: Vec<Said>,
+    /// The place before which there is more.
+    pub before: Option<u64>,
+}
+
+/// The last things said, at most `limit`, of those that stand before a place.
+pub fn page(session: &Session, places: &Places, before: Option<u64>, limit: usize) -> Result<Page, String> {
+    // What a tool gave stands after its call, and maybe after that place.
+    const RESULTS: u64 = 256 << 10;
+    let adapter = adapter(session.agent).map_err(|e| e.to_string())?;
+    let earlier = |s: &Said| before.is_none_or(|place| s.place < place);
+    let enough = |said: &[Said]| said.iter().filter(|s| earlier(s)).count() > limit;
+    let (mut said, mut more) = match (&session.transcript, adapter.remote()) {
+        (Some(transcript), _) => {
+            let talk = match adapter.archive() {
+                Some(archive) => archive.last(transcript, &enough),
+                None => {
+                    let until = before.map(|place| talk::line_of(place).saturating_add(RESULTS));
+                    talk::last(transcript, adapter.language(), until, enough)
+                }
+            };
+            let talk = talk.map_err(|e| format!("reading {}: {e}", transcript.display()))?;
+            (talk.said, talk.more)
+        }
+        // A gateway tells the end of it, and no more.
+        (None, Some(remote)) if before.is_none() => (remote.talk(places, session.native_id.raw(), limit)?, false),
+        (None, _) => (Vec::new(), false),
+    };
+    said.retain(earlier);
+    if said.len() > limit {
+        said.drain(..said.len() - limit);
+        more = true;
+    }
+    let before = said.first().filter(|_| more).map(|s| s.place);
+    Ok(Page { said, before })
 }
 
 /// What was said since.

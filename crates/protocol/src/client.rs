@@ -93,6 +93,13 @@ impl Client {
         serde_json::from_slice(&text).map_err(|_| ClientError::NotADaemon)
     }
 
+    /// Has the daemon serve HTTP; the port that it serves on.
+    pub fn http(&mut self, port: u16) -> Result<u16, ClientError> {
+        let mut text = Vec::new();
+        self.ask(&Question::Http { port }, &mut text)?;
+        std::str::from_utf8(&text).ok().and_then(|t| t.trim().parse().ok()).ok_or(ClientError::NotADaemon)
+    }
+
     /// Ends the daemon; returns when it has hung up.
     pub fn stop(mut self) -> Result<(), ClientError> {
         self.ask(&Question::Stop, &mut io::sink())?;

@@ -52,6 +52,11 @@ pub enum Question {
     },
     /// How the daemon is.
     Status,
+    /// Serve HTTP, unless it does; the body tells the port.
+    Http {
+        /// On this port, or on any that is free.
+        port: u16,
+    },
     /// End the daemon, and nothing else.
     Stop,
 }

@@ -19,6 +19,12 @@ fn millis(clock: ClockId) -> i64 {
     t.tv_sec * 1000 + t.tv_nsec / 1_000_000
 }
 
+/// Clock ticks since boot, by the clock that tells when processes started.
+pub fn boot_ticks() -> u64 {
+    let per_second = rustix::param::clock_ticks_per_second();
+    u64::try_from(millis(ClockId::Boottime)).unwrap_or(0).saturating_mul(per_second) / 1000
+}
+
 /// The id of this boot.
 pub fn boot_id() -> std::io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())

@@ -10,23 +10,27 @@ pub struct Lines;
 
 impl Language for Lines {
     fn keep(&self) -> Keep {
-        |_, key| {
-            matches!(
-                key,
-                b"at"
-                    | b"to"
-                    | b"from"
-                    | b"method"
-                    | b"params"
-                    | b"prompt"
-                    | b"text"
-                    | b"update"
-                    | b"sessionUpdate"
-                    | b"content"
-                    | b"messageId"
-                    | b"title"
-                    | b"replay"
-            )
+        |parent, key| {
+            parent == b"rawInput"
+                || matches!(
+                    key,
+                    b"at"
+                        | b"to"
+                        | b"from"
+                        | b"method"
+                        | b"params"
+                        | b"prompt"
+                        | b"text"
+                        | b"update"
+                        | b"sessionUpdate"
+                        | b"content"
+                        | b"messageId"
+                        | b"title"
+                        | b"replay"
+                        | b"toolCallId"
+                        | b"rawInput"
+                        | b"status"
+                )
         }
     }
 
@@ -45,8 +49,30 @@ impl Language for Lines {
             Some("agent_message_chunk") if !text.is_empty() => chunk(Speaker::Agent),
             // What we asked ourselves is told above; only what was said before we came is news.
             Some("user_message_chunk") if !text.is_empty() && line.get("replay").is_true() => chunk(Speaker::Person),
-            Some("tool_call") => vec![Said::new(Speaker::Tool, at, update.get("title").str().unwrap_or("tool"))],
+            Some("tool_call") => {
+                let name = update.get("title").str().unwrap_or("tool");
+                let (id, input) = (update.get("toolCallId").str(), update.get("rawInput"));
+                vec![Said::new(Speaker::Tool, at, name).calling(id, name, input).giving(given(update), failed(update))]
+            }
+            Some("tool_call_update") => {
+                let id = update.get("toolCallId").str();
+                id.map(|id| Said::result(id, given(update), failed(update))).into_iter().collect()
+            }
             _ => Vec::new(),
         }
+    }
+}
+
+/// What a tool has given so far.
+fn given(update: Value<'_>) -> Option<String> {
+    let texts: Vec<&str> = update.get("content").items().filter_map(|c| c.get("content").get("text").str()).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+fn failed(update: Value<'_>) -> Option<bool> {
+    match update.get("status").str()? {
+        "failed" => Some(true),
+        "completed" => Some(false),
+        _ => None,
     }
 }

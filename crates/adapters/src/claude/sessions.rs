@@ -386,7 +386,11 @@ fn sighting(
             observations.push(store(fact));
         }
         match bond {
-            Some(_) => observations.extend(asks(entry, seen).map(|ask| store(Fact::Asks(ask)))),
+            Some(b) => {
+                // What an earlier process lacked, this one may have.
+                let lacks = lacking(seen).filter(|_| updated.is_some_and(|u| u >= ap::started(&b.process)));
+                observations.extend(lacks.or_else(|| asks(entry, seen)).map(|ask| store(Fact::Asks(ask))));
+            }
             None => observations.extend(transcript.and_then(|t| left(look, history, &session, t, job))),
         }
     }
@@ -456,6 +460,14 @@ fn presence(
         },
     };
     observations.push(Observation::new(Witness::Process, fact));
+}
+
+/// What its last turn failed for the lack of.
+fn lacking(seen: &Seen) -> Option<Ask> {
+    match seen.transcript()? {
+        Transcript { stand: Stand::Failed(error), needs: Some(need), .. } => Some(need.ask(error)),
+        _ => None,
+    }
 }
 
 /// What a waiting session asks, from the call that has no result.

@@ -12,12 +12,14 @@ pub struct Lines;
 impl Language for Lines {
     fn keep(&self) -> Keep {
         |parent, key| {
-            matches!(parent, b"input" | b"questions")
+            matches!(parent, b"input" | b"questions" | b"options" | b"edits" | b"todos")
                 || matches!(
                     key,
                     b"type"
                         | b"message"
                         | b"id"
+                        | b"tool_use_id"
+                        | b"is_error"
                         | b"content"
                         | b"text"
                         | b"name"
@@ -43,7 +45,14 @@ impl Language for Lines {
                 let text = content.str().or_else(|| content.items().find_map(|i| i.get("text").str()));
                 let prompt =
                     text.filter(|t| !t.trim_start().starts_with('<') && !t.starts_with("[Request interrupted"));
-                prompt.map(|t| Said::new(Speaker::Person, at, t)).into_iter().collect()
+                let results = content.items().filter(|i| i.get("type").str() == Some("tool_result"));
+                let results = results.filter_map(|i| {
+                    let given = i.get("content");
+                    let texts = || given.items().filter_map(|p| p.get("text").str()).collect::<Vec<_>>().join("\n");
+                    let output = given.str().map_or_else(texts, str::to_owned);
+                    Some(Said::result(i.get("tool_use_id").str()?, Some(output), Some(i.get("is_error").is_true())))
+                });
+                prompt.map(|t| Said::new(Speaker::Person, at, t)).into_iter().chain(results).collect()
             }
             Some("assistant") => content.items().filter_map(|block| block_said(block, at, message.get("id"))).collect(),
             _ => Vec::new(),
@@ -58,8 +67,9 @@ fn block_said(block: Value<'_>, at: Option<Time>, message: Value<'_>) -> Option<
             Some(Said::new(Speaker::Agent, at, text).part_of(message.str()))
         }
         "tool_use" => {
-            let call = Call::new("", block.get("name").str().unwrap_or("tool"), block.get("input"), None);
-            Some(Said::new(Speaker::Tool, at, call.told()))
+            let name = block.get("name").str().unwrap_or("tool");
+            let call = Call::new("", name, block.get("input"), None);
+            Some(Said::new(Speaker::Tool, at, call.told()).calling(block.get("id").str(), name, block.get("input")))
         }
         _ => None,
     }

@@ -28,6 +28,8 @@ impl Language for Lines {
                         | b"input"
                         | b"action"
                         | b"id"
+                        | b"call_id"
+                        | b"output"
                 )
         }
     }
@@ -46,7 +48,19 @@ impl Language for Lines {
                 let input =
                     p.get("arguments").some_str().and_then(|a| Doc::parse(a.as_bytes(), |_, _| true, 1 << 16).ok());
                 let told = input.as_ref().map_or_else(|| gist(p.get("input")), |doc| gist(doc.root()));
-                Some(Said::new(Speaker::Tool, at, format!("{name} {told}")))
+                let given = input.as_ref().map_or_else(|| p.get("input"), |doc| doc.root());
+                let given = if given.exists() { given } else { p.get("action") };
+                Some(Said::new(Speaker::Tool, at, format!("{name} {told}")).calling(
+                    p.get("call_id").str(),
+                    name,
+                    given,
+                ))
+            }
+            (Some("response_item"), Some("function_call_output" | "custom_tool_call_output")) => {
+                let output = p.get("output");
+                let output = output.str().map_or_else(|| all_text(output.get("content")), str::to_owned);
+                let failed = exit_code(&output).map(|code| code != 0);
+                p.get("call_id").str().map(|id| Said::result(id, Some(output), failed))
             }
             (Some("event_msg"), Some("user_message")) => {
                 p.get("message").some_str().map(|t| Said::new(Speaker::Person, at, t))
@@ -62,4 +76,12 @@ impl Language for Lines {
 
 fn all_text(content: Value<'_>) -> String {
     content.items().filter_map(|c| c.get("text").str()).collect::<Vec<_>>().join("\n")
+}
+
+/// The exit code that the text around a command's output tells.
+fn exit_code(output: &str) -> Option<i64> {
+    let told = ["Process exited with code ", "Exit code: ", "\"exit_code\":"];
+    let head: String = output.chars().take(400).collect();
+    let rest = told.iter().find_map(|t| head.split_once(t))?.1;
+    rest.split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()
 }

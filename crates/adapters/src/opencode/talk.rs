@@ -12,7 +12,7 @@ use lariat_core::Time;
 
 use super::{db, legacy, record};
 use crate::json::{Doc, Value};
-use crate::talk::{Archive, Said, Speaker, Talk, push};
+use crate::talk::{Archive, Said, Speaker, Talk, place, push};
 use crate::tool::gist;
 
 /// How much of one message is kept.
@@ -100,7 +100,8 @@ fn from_database(path: &Path, id: &str, offset: u64, last: Option<u64>) -> io::R
                 break;
             }
             let said = said(message.root(), part.root(), at.map(Time));
-            said.into_iter().for_each(|s| push(&mut talk.said, s.part_of(key.as_deref())));
+            let place = place(row.and_then(|r| u64::try_from(r).ok()).unwrap_or(0), 0);
+            said.into_iter().for_each(|s| push(&mut talk.said, s.part_of(key.as_deref()).at_place(place)));
         }
         talk.offset = row.and_then(|r| u64::try_from(r).ok()).unwrap_or(talk.offset);
     }
@@ -121,7 +122,15 @@ fn said(message: Value<'_>, part: Value<'_>, at: Option<Time>) -> Option<Said> {
         (Some("assistant"), Some("tool")) => {
             let name = part.get("tool").some_str().unwrap_or("tool");
             let told = format!("{name} {}", gist(part.get("state").get("input")));
-            Some(Said::new(Speaker::Tool, at, told.trim()))
+            let state = part.get("state");
+            let output = state.get("output").str().or_else(|| state.get("error").str()).map(str::to_owned);
+            let failed = match state.get("status").str() {
+                Some("completed") => Some(false),
+                Some("error") => Some(true),
+                _ => None,
+            };
+            let said = Said::new(Speaker::Tool, at, told.trim());
+            Some(said.calling(part.get("callID").str(), name, state.get("input")).giving(output, failed))
         }
         _ => None,
     }
@@ -133,7 +142,8 @@ fn older(transcript: &Path) -> io::Result<Vec<Said>> {
         let at = message.root().get("time").get("created").u64().and_then(|t| i64::try_from(t).ok()).map(Time);
         let key = i.to_string();
         let told = |part: &Doc| said(message.root(), part.root(), at);
-        parts.iter().filter_map(told).for_each(|s| push(&mut all, s.part_of(Some(&key))));
+        let said = (0..).zip(parts.iter().filter_map(told));
+        said.for_each(|(n, s)| push(&mut all, s.part_of(Some(&key)).at_place(place(i as u64, n))));
     }
     Ok(all)
 }

@@ -15,7 +15,17 @@ impl Language for Lines {
             parent == b"arguments"
                 || matches!(
                     key,
-                    b"type" | b"timestamp" | b"message" | b"role" | b"content" | b"text" | b"name" | b"arguments"
+                    b"type"
+                        | b"timestamp"
+                        | b"message"
+                        | b"role"
+                        | b"content"
+                        | b"text"
+                        | b"name"
+                        | b"arguments"
+                        | b"id"
+                        | b"toolCallId"
+                        | b"isError"
                 )
         }
     }
@@ -37,10 +47,16 @@ impl Language for Lines {
                 let text = texts();
                 let said = (!text.is_empty()).then(|| Said::new(Speaker::Agent, at, text));
                 let calls = content.items().filter(|b| b.get("type").str() == Some("toolCall")).map(|b| {
-                    let call = Call::new("", b.get("name").str().unwrap_or("tool"), b.get("arguments"), None);
-                    Said::new(Speaker::Tool, at, call.told())
+                    let name = b.get("name").str().unwrap_or("tool");
+                    let call = Call::new("", name, b.get("arguments"), None);
+                    Said::new(Speaker::Tool, at, call.told()).calling(b.get("id").str(), name, b.get("arguments"))
                 });
                 said.into_iter().chain(calls).collect()
+            }
+            Some("toolResult") => {
+                let id = message.get("toolCallId").str();
+                let failed = message.get("isError").bool();
+                id.map(|id| Said::result(id, Some(texts()), failed)).into_iter().collect()
             }
             _ => Vec::new(),
         }

@@ -124,3 +124,13 @@ pub struct DaemonStart {
     #[arg(long, value_name = "PORT")]
     pub http: Option<u16>,
 }
+
+#[derive(Args, Debug)]
+pub struct Web {
+    /// Only print the address
+    #[arg(long)]
+    pub no_open: bool,
+    /// The port of this machine; the settings' or 4700 unless told, or another one if that is taken
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+}

@@ -1,15 +1,14 @@
 //! `lariat attach`: the terminal of a launched session, raw, by choice.
 //!
 //! The one way by which an agent's bytes reach a terminal as they are, except
-//! for what [`guard`] keeps back. The session goes on when we leave, by
+//! for what [`Guard`] keeps back. The session goes on when we leave, by
 //! the key or by being killed.
-
-mod guard;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use lariat_core::Session;
+use lariat_core::terminal::Guard;
 use lariat_engine::launched::{All, Launched};
 use lariat_engine::send::connect;
 use lariat_shim::client::{Client, Event};
@@ -19,9 +18,8 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::Done;
 use crate::args::{self, Common};
-use crate::output::{Failure, complain};
+use crate::output::{Failure, Out, complain};
 use crate::verbs::{find, question};
-use guard::Guard;
 
 /// How often the size of our terminal is looked at.
 const SIZE_CHECK: Duration = Duration::from_millis(250);
@@ -29,10 +27,21 @@ const SIZE_CHECK: Duration = Duration::from_millis(250);
 const RESET: &[u8] =
     b"\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[>4m\x1b[<u\x1b[0m\r\n";
 
-pub fn run(args: &args::Attach, common: &Common) -> Done {
+pub fn run(args: &args::Attach, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
     let launched = held(session, common)?;
+    if args.to_where {
+        drop(connect(&launched)?); // whoever goes there finds somebody
+        let launch = &launched.record.launch;
+        let socket = launch.socket.to_string_lossy();
+        if out.json {
+            out.json(&serde_json::json!({"schema": 1, "handle": launch.handle, "socket": socket}))?;
+        } else {
+            out.line(lariat_core::Untrusted::new(socket).row())?;
+        }
+        return Ok(0);
+    }
     if !args.watch && !io::stdin().is_terminal() {
         return Err(Failure::Usage("attach needs a terminal; --watch only looks".into()));
     }
@@ -183,12 +192,17 @@ impl Raw {
     }
 }
 
+/// Switches off what a full-screen program may have left on.
+pub fn reset() {
+    if io::stdout().is_terminal() {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(RESET).and_then(|()| out.flush());
+    }
+}
+
 impl Drop for Raw {
     fn drop(&mut self) {
-        let mut out = io::stdout().lock();
-        if io::stdout().is_terminal() {
-            let _ = out.write_all(RESET).and_then(|()| out.flush());
-        }
+        reset();
         if let Some(before) = &self.0 {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }

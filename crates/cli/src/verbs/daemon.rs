@@ -1,6 +1,6 @@
 //! `lariat daemon`: starting, stopping and asking it; and being it.
 //!
-//! Nothing here starts a daemon unless a person says `daemon start` or `restart`.
+//! Nothing here starts a daemon unless a person says `daemon start`, `restart` or `web`.
 
 mod unit;
 
@@ -75,6 +75,20 @@ fn start(args: &DaemonStart, place: &Place, out: &mut Out) -> Done {
     if args.foreground {
         return Err(command.exec().into());
     }
+    if until_ready(command)? {
+        told(out, "started", format_args!("the daemon is started; {}", shown(&place.socket)))
+    } else {
+        told(out, "running", format_args!("the daemon runs already"))
+    }
+}
+
+/// Starts the daemon, unless one runs, and says nothing.
+pub fn start_quietly() -> Result<(), Failure> {
+    until_ready(daemon(&DaemonStart { foreground: false, http: None })?).map(drop)
+}
+
+/// Starts it and waits until it can be asked; `false` if another one runs.
+fn until_ready(mut command: Command) -> Result<bool, Failure> {
     let (mut reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
     spawn::start(&mut command, false, None)?;
@@ -82,11 +96,9 @@ fn start(args: &DaemonStart, place: &Place, out: &mut Out) -> Done {
     let mut line = String::new();
     reader.read_to_string(&mut line)?;
     match line.trim_end() {
-        "ready" => told(out, "started", format_args!("the daemon is started; {}", shown(&place.socket))),
+        "ready" => Ok(true),
         line => match line.strip_prefix("failed ") {
-            Some(why) if why == DaemonError::Running.to_string() => {
-                told(out, "running", format_args!("the daemon runs already"))
-            }
+            Some(why) if why == DaemonError::Running.to_string() => Ok(false),
             Some(why) => Err(anyhow::anyhow!("{why}").into()),
             None => Err(anyhow::anyhow!("the daemon died without a word; see `lariat daemon logs`").into()),
         },

@@ -2,18 +2,29 @@
 
 use lariat_adapters::look::Scope;
 use lariat_core::Untrusted;
-use lariat_engine::records;
+use lariat_engine::records::{self, Entry};
+use serde::Serialize;
 
 use crate::Done;
-use crate::args::Common;
+use crate::args::{Common, Journal};
 use crate::output::{Out, complain};
 use crate::verbs::question;
 
-pub fn run(common: &Common, out: &mut Out) -> Done {
+/// An entry with its number, by which a page can go on.
+#[derive(Serialize)]
+struct Numbered<'a> {
+    n: usize,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+pub fn run(args: &Journal, common: &Common, out: &mut Out) -> Done {
     let (entries, odd) = records::journal(&question(common, Scope::All).places)?;
-    for entry in &entries {
+    let end = args.before.map_or(entries.len(), |n| n.saturating_sub(1).min(entries.len()));
+    let start = args.lines.map_or(0, |lines| end.saturating_sub(lines));
+    for (n, entry) in (start + 1..).zip(&entries[start..end]) {
         if out.json {
-            out.json(entry)?;
+            out.json(&Numbered { n, entry })?;
             continue;
         }
         let text = format!("{}  {} {}  by {}: {}", entry.at, entry.what, entry.id, entry.by, entry.how);

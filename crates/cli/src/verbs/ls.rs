@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lariat_adapters::look::Scope;
 use lariat_core::text::fit;
-use lariat_core::{Session, Status};
+use lariat_core::{Session, Status, Untrusted};
 use lariat_engine::list::Answer;
 use lariat_engine::{Question, list, list_as_text};
 use lariat_sys::memory;
@@ -14,7 +14,7 @@ use crate::Done;
 use crate::args::{Common, Ls};
 use crate::json;
 use crate::output::{Failure, Ink, Out};
-use crate::table;
+use crate::table::{self, Ages, Row};
 use crate::verbs::{daemon, question, warn};
 
 /// How long a burst of changes may go on before the list is shown again.
@@ -32,13 +32,17 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     memory::for_a_moment();
-    let answer = look_with(
-        args,
-        common,
-        |question| if out.json { list_as_text(question, json::session) } else { list(question) },
-    );
-    show(&answer, out)?;
+    let mut answer = look_with(args, common, |question| {
+        if out.json && args.limit.is_none() { list_as_text(question, json::session) } else { list(question) }
+    });
     let code = code(&answer);
+    match args.limit {
+        Some(limit) if out.json => {
+            let next = page(&mut answer, args.after.as_deref(), limit as usize);
+            out.listing_page(&answer.listing, next.as_ref())?;
+        }
+        _ => show(&answer, out)?,
+    }
     std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
     Ok(code)
 }
@@ -49,7 +53,8 @@ fn code(answer: &Answer) -> u8 {
     if answer.partial || unknown { 5 } else { 0 }
 }
 
-fn look(args: &Ls, common: &Common) -> Answer {
+/// What is here now, of what was asked for.
+pub fn look(args: &Ls, common: &Common) -> Answer {
     look_with(args, common, list)
 }
 
@@ -84,6 +89,16 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     answer
 }
 
+/// Leaves one page of a listing, in the order of ids; the last id of it, if there are more.
+fn page(answer: &mut Answer, after: Option<&str>, limit: usize) -> Option<Untrusted> {
+    let sessions = &mut answer.listing.sessions;
+    sessions.sort_by(|a, b| a.id.raw().cmp(b.id.raw()));
+    sessions.retain(|s| after.is_none_or(|after| s.id.raw() > after));
+    let more = sessions.len() > limit;
+    sessions.truncate(limit);
+    sessions.last().filter(|_| more).map(|s| s.id.clone())
+}
+
 fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
     let listing = &answer.listing;
     if out.json {
@@ -97,16 +112,13 @@ fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
         out.line(fit(&header, out.columns()))?;
         out.line("")?;
     }
-    for row in table::rows(&listing.sessions, listing.at, &home, out) {
-        out.line(row)?;
-    }
-    if !listing.unbound.is_empty() {
-        if !listing.sessions.is_empty() {
-            out.line("")?;
-        }
-        for row in table::unbound_rows(&listing.unbound, &home, out) {
-            out.line(row)?;
-        }
+    let ages = Ages::of(listing.at);
+    for row in table::all_rows(&listing.sessions, &listing.unbound, ages, &home, out.columns()) {
+        out.line(match row {
+            Row::Blank => String::new(),
+            Row::Heading(heading) => out.ink(Ink::Bold, heading),
+            Row::Session(_, spans) | Row::Unbound(spans) => out.spans(&spans),
+        })?;
     }
     match (nothing, hidden) {
         (true, 0) => out.line("No agents here. Start claude or codex in a terminal and look again.")?,
@@ -142,7 +154,8 @@ fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
     }
 }
 
-fn same(a: &Answer, b: &Answer) -> bool {
+/// Whether two answers say the same, but for the moment.
+pub fn same(a: &Answer, b: &Answer) -> bool {
     let (a, b) = (&a.listing, &b.listing);
     a.sessions == b.sessions && a.unbound == b.unbound && a.warnings == b.warnings && a.hidden == b.hidden
 }

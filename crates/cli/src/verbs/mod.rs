@@ -4,6 +4,7 @@ pub mod approve;
 pub mod attach;
 pub mod completions;
 pub mod daemon;
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod explain;
@@ -22,8 +23,10 @@ pub mod resume;
 pub mod send;
 pub mod status;
 pub mod stop;
+pub mod top;
 pub mod usage;
 pub mod wait;
+pub mod web;
 pub mod worktree;
 
 use std::ffi::OsString;

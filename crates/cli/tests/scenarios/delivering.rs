@@ -62,10 +62,11 @@ impl Receiver {
                         headers.push((name.to_owned(), value.to_owned()));
                     }
                 }
+                // Whoever tells may be killed at any moment: before the first byte, too.
                 let length = headers.iter().find(|(n, _)| n == "Content-Length").and_then(|(_, v)| v.parse().ok());
-                let mut body = vec![0; length.unwrap_or(0)];
+                let Some(mut body) = length.map(|n: usize| vec![0; n]) else { continue };
                 if reader.read_exact(&mut body).is_err() {
-                    continue; // whoever told was killed meanwhile
+                    continue;
                 }
                 let body = String::from_utf8(body).expect("UTF-8");
                 told.lock().expect("no panic").push(Request { headers, body });
@@ -224,6 +225,131 @@ fn killed_again_and_again_it_loses_nothing_that_was_owed() {
     }
     println!("{} deliveries heard, {} of them owed at a kill", heard.len(), owed.len());
     drop(entry);
+}
+
+#[test]
+fn one_who_hangs_up_before_a_word_is_not_heard() {
+    let receiver = Receiver::start(&[]);
+    let address = receiver.url.strip_prefix("http://").and_then(|u| u.split('/').next()).expect("an address");
+    drop(std::net::TcpStream::connect(address).expect("it listens"));
+    let mut cut = std::net::TcpStream::connect(address).expect("it listens");
+    write!(cut, "POST / HTTP/1.1\r\nLariat-Event: x\r\n").expect("sent");
+    drop(cut);
+    let mut whole = std::net::TcpStream::connect(address).expect("it listens");
+    write!(whole, "POST / HTTP/1.1\r\nLariat-Event: y\r\nContent-Length: 0\r\n\r\n").expect("sent");
+    receiver.wait_for("y", 1);
+    assert_eq!(receiver.names(), ["y"]);
+}
+
+#[test]
+fn a_fuse_that_only_tells_is_told_over_a_crash_at_every_point() {
+    for point in ["deliver.begin", "deliver.owed", "fuse.told"] {
+        let sandbox = Sandbox::new("fusetold");
+        let receiver = Receiver::start(&[]);
+        settings(&sandbox, &format!("[[webhook]]\nurl = \"{}\"\n", receiver.url));
+        sandbox.env("LARIAT_DIE_AT", point);
+        let daemon = start(&sandbox);
+        sandbox.without_env("LARIAT_DIE_AT");
+        let work = sandbox.project("proj");
+        ask(&sandbox, &["fuse", "set", work.to_str().expect("UTF-8"), "--after", "5ms", "--then", "webhook"])
+            .expect_success();
+        wait_until("the daemon dies", DEADLINE, || sandbox.world().process(daemon).is_none_or(|p| p.state == 'Z'));
+        start(&sandbox);
+        receiver.wait_for("fuse.fired", 1);
+        wait_until("nothing is owed", DEADLINE, || deliveries(&sandbox)["owed"] == json!([]));
+        wait_until("it is marked", DEADLINE, || {
+            !ask(&sandbox, &["fuse", "ls", "--json"]).json()["fuses"][0]["fired_at"].is_null()
+        });
+        let heard = receiver.heard();
+        assert!(heard.iter().all(|r| r.header("Lariat-Delivery") == heard[0].header("Lariat-Delivery")), "{heard:?}");
+    }
+}
+
+/// `LARIAT_KILLS` is how often; a campaign sets it to a thousand.
+#[test]
+fn killed_under_load_it_loses_no_delivery_no_fuse_and_no_agent() {
+    let kills: usize = std::env::var("LARIAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let sandbox = Sandbox::new("load");
+    let receiver = Receiver::start(&[]);
+    settings(&sandbox, &format!("[[webhook]]\nurl = \"{}\"\n", receiver.url));
+    let claude = ClaudeStore::of(&sandbox);
+    drop(Lookalike::program(&sandbox, "claude"));
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]).expect_success().json();
+    let agents: Vec<Lookalike> = (0..4).map(|_| sandbox.lookalike("claude", &[])).collect();
+    let mut entries: Vec<_> =
+        agents.iter().zip(1..).map(|(a, n)| Some(claude.register(a, &id(n)).says("idle"))).collect();
+    let state = sandbox.state_dir().join("lariat");
+    let owed_now = || -> Vec<String> {
+        let left = fs::read_dir(state.join("outbox")).into_iter().flatten().flatten();
+        left.filter_map(|f| f.file_name().to_str()?.strip_suffix(".json").map(str::to_owned)).collect()
+    };
+    let (mut owed, mut fuses, mut doomed) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..kills {
+        let daemon = start(&sandbox);
+        let before = receiver.heard().len();
+        for entry in &mut entries {
+            let word = if round % 2 == 0 { "busy" } else { "idle" };
+            *entry = entry.take().map(|e| e.says(word));
+        }
+        let set = |args: &[&str]| {
+            let told = ask(&sandbox, &[&["fuse", "set", "--json"], args].concat()).expect_success().json();
+            told["id"].as_str().expect("an id").to_owned()
+        };
+        fuses.push(set(&[sandbox.work().to_str().expect("UTF-8"), "--after", "20ms", "--then", "webhook"]));
+        if round % 10 == 3 {
+            let number = 1000 + round as u64;
+            let agent = sandbox.lookalike("claude", &[]);
+            drop(claude.session(&id(number)).asked("fix it").answered("done"));
+            drop(claude.register(&agent, &id(number)).says("idle"));
+            fuses.push(set(&[&id(number), "--after", "5ms", "--then", "kill"]));
+            doomed.push(agent);
+        }
+        // At another moment each time.
+        match round % 4 {
+            0 => {}
+            1 => {
+                wait_until("something is owed", DEADLINE, || !owed_now().is_empty() || receiver.heard().len() > before)
+            }
+            2 => wait_until("something is told", DEADLINE, || receiver.heard().len() > before),
+            _ => wait_until("more is told", DEADLINE, || receiver.heard().len() > before + 2),
+        }
+        kill(&sandbox, daemon);
+        owed.extend(owed_now());
+    }
+    start(&sandbox);
+    let burnt = || {
+        let told = ask(&sandbox, &["fuse", "ls", "--json"]).json();
+        let all = told["fuses"].as_array().expect("fuses").clone();
+        fuses.iter().all(|id| all.iter().any(|f| f["id"] == **id && !f["fired_at"].is_null()))
+    };
+    wait_until("every fuse has burnt down", DEADLINE, burnt);
+    wait_until("nothing is owed", DEADLINE, || deliveries(&sandbox)["owed"] == json!([]));
+    let heard = receiver.heard();
+    let ids: std::collections::HashSet<&str> = heard.iter().map(|r| r.header("Lariat-Delivery")).collect();
+    for id in &owed {
+        assert!(ids.contains(id.as_str()), "{id} was owed and never told");
+    }
+    for fuse in &fuses {
+        let fired =
+            heard.iter().filter(|r| r.header("Lariat-Event") == "fuse.fired" && r.json()["fuse"]["id"] == **fuse);
+        let ids: std::collections::HashSet<&str> = fired.map(|r| r.header("Lariat-Delivery")).collect();
+        assert_eq!(ids.len(), 1, "fuse {fuse} was told under {ids:?}");
+    }
+    for agent in &doomed {
+        agent.wait(DEADLINE);
+    }
+    for agent in &agents {
+        agent.tell("ready");
+    }
+    let pid = i32::try_from(launched["pid"].as_i64().expect("a pid")).expect("a pid");
+    assert!(sandbox.processes().iter().any(|p| p.pid == pid && p.state != 'Z'), "the launched agent is lost");
+    println!(
+        "{kills} kills: {} heard, {} under different ids, {} owed at a kill, {} fuses, 0 lost",
+        heard.len(),
+        ids.len(),
+        owed.len(),
+        fuses.len()
+    );
 }
 
 #[test]

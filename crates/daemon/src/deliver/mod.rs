@@ -101,12 +101,14 @@ pub fn owe(daemon: &Arc<Daemon>, events: &[Arc<Event>]) {
     if events.is_empty() {
         return;
     }
+    point("deliver.begin");
     let deliver = &daemon.deliver;
     let hooks = Settings::read(&daemon.places).hooks;
     for event in events {
         for hook in hooks.iter().filter(|h| h.wants(event.name)) {
             let now = Time(clock::now_ms());
-            let owed = Owed::new(&hook.told, &daemon.hub.id(event.number), event.name, now, &event.text);
+            let id = event.key.clone().unwrap_or_else(|| daemon.hub.id(event.number));
+            let owed = Owed::new(&hook.told, &id, event.name, now, &event.text);
             if deliver.lock().owed.get(&hook.told).is_some_and(|all| all.len() >= MOST) {
                 daemon.log.error("outbox full", format!("{} is not told of {}", owed.how, owed.id));
                 continue;

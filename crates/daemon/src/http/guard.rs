@@ -36,10 +36,16 @@ pub struct Claims<'a> {
     pub origin: Vec<&'a [u8]>,
     /// `Authorization`.
     pub authorization: Vec<&'a [u8]>,
+    /// `Sec-WebSocket-Protocol`, where a WebSocket is asked for: a page cannot give it
+    /// any other header.
+    pub protocols: Vec<&'a [u8]>,
 }
 
-/// Lets in or keeps out.
-pub fn check(claims: &Claims<'_>, port: u16, token: &str) -> Result<(), Refusal> {
+/// What a token is said as, where it is one of a WebSocket's protocols.
+const AS_PROTOCOL: &[u8] = b"lariat.token.";
+
+/// Lets in or keeps out; without a token where none is needed.
+pub fn check(claims: &Claims<'_>, port: u16, token: Option<&str>) -> Result<(), Refusal> {
     let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     let is_ours = |host: &[u8]| hosts.iter().any(|h| h.as_bytes() == host);
     match claims.host.as_slice() {
@@ -51,10 +57,15 @@ pub fn check(claims: &Claims<'_>, port: u16, token: &str) -> Result<(), Refusal>
         [origin] if origin.strip_prefix(b"http://").is_some_and(is_ours) => {}
         _ => return Err(Refusal::Origin),
     }
-    match claims.authorization.as_slice() {
-        [given] if given.strip_prefix(b"Bearer ").is_some_and(|given| same(given, token.as_bytes())) => Ok(()),
-        _ => Err(Refusal::Token),
-    }
+    let Some(token) = token else { return Ok(()) };
+    let named = claims.protocols.iter().flat_map(|p| p.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
+    let named: Vec<&[u8]> = named.filter_map(|p| p.strip_prefix(AS_PROTOCOL)).collect();
+    let given = match (claims.authorization.as_slice(), named.as_slice()) {
+        ([given], []) => given.strip_prefix(b"Bearer "),
+        ([], [given]) => Some(*given),
+        _ => None,
+    };
+    if given.is_some_and(|given| same(given, token.as_bytes())) { Ok(()) } else { Err(Refusal::Token) }
 }
 
 /// Compares in a time that depends on the lengths alone.
@@ -69,26 +80,41 @@ mod tests {
 
     #[test]
     fn only_the_very_names_are_ours() {
-        let ok = Claims { host: vec![b"127.0.0.1:80"], origin: vec![], authorization: vec![b"Bearer t"] };
-        assert_eq!(check(&ok, 80, "t"), Ok(()));
+        let ok =
+            Claims { host: vec![b"127.0.0.1:80"], origin: vec![], authorization: vec![b"Bearer t"], protocols: vec![] };
+        assert_eq!(check(&ok, 80, Some("t")), Ok(()));
         for host in
             ["127.0.0.1", "127.0.0.1:81", "LOCALHOST:80", "localhost.evil:80", "localhost:80.evil", "", "[::1]:80"]
         {
             assert_eq!(
-                check(&Claims { host: vec![host.as_bytes()], ..ok.clone() }, 80, "t"),
+                check(&Claims { host: vec![host.as_bytes()], ..ok.clone() }, 80, Some("t")),
                 Err(Refusal::Host),
                 "{host}"
             );
         }
         let twice = Claims { host: vec![b"127.0.0.1:80", b"evil"], ..ok.clone() };
-        assert_eq!(check(&twice, 80, "t"), Err(Refusal::Host));
+        assert_eq!(check(&twice, 80, Some("t")), Err(Refusal::Host));
         for origin in ["null", "http://evil", "https://127.0.0.1:80", "http://127.0.0.1", "127.0.0.1:80", ""] {
             let claims = Claims { origin: vec![origin.as_bytes()], ..ok.clone() };
-            assert_eq!(check(&claims, 80, "t"), Err(Refusal::Origin), "{origin}");
+            assert_eq!(check(&claims, 80, Some("t")), Err(Refusal::Origin), "{origin}");
         }
         for token in ["Bearer ", "Bearer x", "Bearer tt", "t", "bearer t", "Basic t"] {
             let claims = Claims { authorization: vec![token.as_bytes()], ..ok.clone() };
-            assert_eq!(check(&claims, 80, "t"), Err(Refusal::Token), "{token}");
+            assert_eq!(check(&claims, 80, Some("t")), Err(Refusal::Token), "{token}");
         }
+        // A page says it as a protocol, and only there; what needs no token still needs the rest.
+        let page = Claims { authorization: vec![], ..ok.clone() };
+        for (protocols, wanted) in [
+            (vec![b"lariat.terminal.v1, lariat.token.t".as_slice()], Ok(())),
+            (vec![b"lariat.terminal.v1", b"lariat.token.t"], Ok(())),
+            (vec![b"lariat.token.x"], Err(Refusal::Token)),
+            (vec![b"lariat.token.t,lariat.token.t"], Err(Refusal::Token)),
+            (vec![b"t"], Err(Refusal::Token)),
+        ] {
+            assert_eq!(check(&Claims { protocols, ..page.clone() }, 80, Some("t")), wanted);
+        }
+        assert_eq!(check(&page, 80, None), Ok(()));
+        assert_eq!(check(&Claims { host: vec![b"evil"], ..page.clone() }, 80, None), Err(Refusal::Host));
+        assert_eq!(check(&Claims { origin: vec![b"http://evil"], ..page }, 80, None), Err(Refusal::Origin));
     }
 }

@@ -12,20 +12,26 @@
 
 pub mod guard;
 mod metrics;
+pub mod once;
 pub mod openapi;
+mod page;
 mod request;
 pub mod routes;
+mod table;
+mod terminal;
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lariat_sys::{durable, file};
 use serde_json::{Map, Value, json};
 
 use crate::hub::Next;
+use crate::place::Place;
 use crate::{Daemon, status, verb};
 use guard::Claims;
 use request::{NoRequest, Reader, Request};
@@ -35,6 +41,8 @@ use routes::{Answers, Found, Route};
 const SLOW: Duration = Duration::from_secs(10);
 /// How often a silent stream says that it is there.
 const STILL_HERE: Duration = Duration::from_secs(15);
+/// How much the kernel holds of a stream that is not read.
+const UNREAD: usize = 128 << 10;
 /// How long the daemon before us may take to leave its port.
 const LEAVING: Duration = Duration::from_millis(500);
 /// How long a verb that acts may take.
@@ -63,6 +71,28 @@ pub fn open(port: u16, token: &Path) -> io::Result<(Http, TcpListener)> {
     Ok((Http { port, token: read_token(token)? }, listener))
 }
 
+/// Opens the door of a daemon that runs, unless it is open; the port it serves on.
+pub fn open_late(daemon: &Arc<Daemon>, port: u16) -> io::Result<u16> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(http) = daemon.http.get() {
+        return Ok(http.port);
+    }
+    let (http, listener) = open(port, &Place::of(&daemon.places).token)?;
+    let port = http.port;
+    let _ = daemon.http.set(http); // nobody else could, see above
+    start(daemon, listener)?;
+    daemon.log.info("http", format!("serves on port {port}, as asked"));
+    Ok(port)
+}
+
+/// Lets people in, in a thread of its own.
+pub fn start(daemon: &Arc<Daemon>, listener: TcpListener) -> io::Result<()> {
+    let daemon = Arc::clone(daemon);
+    let thread = std::thread::Builder::new().name("http".into());
+    thread.spawn(move || serve(&daemon, &listener)).map(drop)
+}
+
 /// The token: the one that is there, or a new one, in a file that only we may read.
 fn read_token(path: &Path) -> io::Result<String> {
     use std::os::unix::fs::MetadataExt as _;
@@ -82,7 +112,7 @@ fn read_token(path: &Path) -> io::Result<String> {
 }
 
 /// Lets people in, for as long as the process lives.
-pub fn serve(daemon: &Arc<Daemon>, listener: &TcpListener) {
+fn serve(daemon: &Arc<Daemon>, listener: &TcpListener) {
     loop {
         match listener.accept() {
             Ok((stream, _)) => daemon.start_talk("http", move |daemon| talk(daemon, &stream)),
@@ -95,7 +125,7 @@ pub fn serve(daemon: &Arc<Daemon>, listener: &TcpListener) {
 }
 
 fn talk(daemon: &Arc<Daemon>, stream: &TcpStream) {
-    let Some(http) = &daemon.http else { return };
+    let Some(http) = daemon.http.get() else { return };
     if stream.set_write_timeout(Some(SLOW)).and_then(|()| stream.set_nodelay(true)).is_err() {
         return;
     }
@@ -120,23 +150,46 @@ struct Answer {
     status: u16,
     kind: &'static str,
     body: Body,
-    /// The methods that are allowed, if this one is not.
-    allow: Option<String>,
-    /// Not everything could be read.
-    partial: bool,
+    /// Further headers.
+    headers: Vec<(&'static str, String)>,
+    /// How long it may be kept.
+    cache: &'static str,
+    /// What a page that shows it may do.
+    policy: &'static str,
 }
 
 enum Body {
     Text(Vec<u8>),
+    /// What lies in the program.
+    Embedded(&'static [u8]),
     /// What lies in a file of the kernel's.
     File(Arc<crate::warm::Answer>),
+}
+
+impl From<&'static [u8]> for Body {
+    fn from(bytes: &'static [u8]) -> Body {
+        Body::Embedded(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Body {
+        Body::Text(bytes)
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Body {
+        Body::Text(text.into_bytes())
+    }
 }
 
 const JSON: &str = "application/json";
 
 impl Answer {
-    fn text(status: u16, kind: &'static str, text: impl Into<Vec<u8>>) -> Answer {
-        Answer { status, kind, body: Body::Text(text.into()), allow: None, partial: false }
+    fn new(status: u16, kind: &'static str, body: impl Into<Body>) -> Answer {
+        let policy = "default-src 'none'; frame-ancestors 'none'";
+        Answer { status, kind, body: body.into(), headers: Vec::new(), cache: "no-store", policy }
     }
 
     fn error(status: u16, code: u8, text: &str) -> Answer {
@@ -144,29 +197,63 @@ impl Answer {
         let mut bytes = Vec::new();
         // By our own writer: what an agent chose may be in it.
         let written = lariat_protocol::json::write(&mut bytes, &error);
-        Answer::text(status, JSON, if written.is_ok() { bytes } else { b"{}".to_vec() })
+        Answer::new(status, JSON, if written.is_ok() { bytes } else { b"{}".to_vec() })
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Answer {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    fn head(&self) -> String {
+        let words = match self.status {
+            101 => "Switching Protocols",
+            200 => "OK",
+            400 => "Bad Request",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            409 => "Conflict",
+            413 => "Content Too Large",
+            415 => "Unsupported Media Type",
+            421 => "Misdirected Request",
+            422 => "Unprocessable Content",
+            426 => "Upgrade Required",
+            429 => "Too Many Requests",
+            503 => "Service Unavailable",
+            _ => "Gateway Timeout",
+        };
+        let mut head = format!("HTTP/1.1 {} {words}\r\n", self.status);
+        if self.status != 101 {
+            head.push_str(&format!(
+                "Content-Type: {}\r\nCache-Control: {}\r\nContent-Security-Policy: {}\r\n\
+                 X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+                 Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n",
+                self.kind, self.cache, self.policy
+            ));
+        }
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head
     }
 
     fn send(&self, mut stream: &TcpStream, stays: bool) -> io::Result<()> {
         let length = match &self.body {
             Body::Text(text) => text.len() as u64,
+            Body::Embedded(bytes) => bytes.len() as u64,
             Body::File(answer) => answer.bytes,
         };
-        let mut head = head(self.status, self.kind);
+        let mut head = self.head();
         head.push_str(&format!("Content-Length: {length}\r\n"));
-        head.push_str(if stays { "" } else { "Connection: close\r\n" });
-        if let Some(allow) = &self.allow {
-            head.push_str(&format!("Allow: {allow}\r\n"));
-        }
-        if self.status == 401 {
-            head.push_str("WWW-Authenticate: Bearer\r\n");
-        }
-        if self.partial {
-            head.push_str("Lariat-Partial: true\r\n");
-        }
-        head.push_str("\r\n");
+        head.push_str(if stays { "\r\n" } else { "Connection: close\r\n\r\n" });
         match &self.body {
             Body::Text(text) => stream.write_all(&[head.as_bytes(), text].concat()),
+            Body::Embedded(bytes) => {
+                stream.write_all(head.as_bytes())?;
+                stream.write_all(bytes)
+            }
             Body::File(answer) => {
                 stream.write_all(head.as_bytes())?;
                 crate::serve::send(stream, answer)
@@ -175,47 +262,29 @@ impl Answer {
     }
 }
 
-fn head(status: u16, kind: &str) -> String {
-    let words = match status {
-        200 => "OK",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        409 => "Conflict",
-        413 => "Content Too Large",
-        415 => "Unsupported Media Type",
-        421 => "Misdirected Request",
-        422 => "Unprocessable Content",
-        503 => "Service Unavailable",
-        _ => "Gateway Timeout",
-    };
-    format!(
-        "HTTP/1.1 {status} {words}\r\nContent-Type: {kind}\r\nCache-Control: no-store\r\n\
-         Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n\
-         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-         Cross-Origin-Resource-Policy: same-origin\r\n"
-    )
-}
-
 /// Answers a request; `None` if it was a stream, which is over.
 fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStream) -> Option<Answer> {
+    let found = routes::find(&request.method, &request.path);
+    let route = if let Found::Route(route, _) = &found { Some(*route) } else { None };
+    let upgrades = route.is_some_and(|r| r.answers == Answers::Terminal);
     let claims = Claims {
         host: request.header("host"),
         origin: request.header("origin"),
         authorization: request.header("authorization"),
+        protocols: if upgrades { request.header("sec-websocket-protocol") } else { Vec::new() },
     };
-    if let Err(refusal) = guard::check(&claims, http.port, &http.token) {
+    // What is nowhere needs a token too: nobody else learns what there is.
+    let token = if route.is_some_and(Route::is_open) { None } else { Some(http.token.as_str()) };
+    if let Err(refusal) = guard::check(&claims, http.port, token) {
         let (status, why) = refusal.told();
-        return Some(Answer::error(status, 3, why));
+        let error = Answer::error(status, 3, why);
+        return Some(if status == 401 { error.with("WWW-Authenticate", "Bearer") } else { error });
     }
-    let (route, target) = match routes::find(&request.method, &request.path) {
+    let (route, target) = match found {
         Found::Route(route, target) => (route, target),
         Found::Methods(methods) => {
             let allow = methods.join(", ");
-            let error = Answer::error(405, 2, &format!("only by {allow}"));
-            return Some(Answer { allow: Some(allow), ..error });
+            return Some(Answer::error(405, 2, &format!("only by {allow}")).with("Allow", allow));
         }
         Found::Nothing => {
             return Some(Answer::error(404, 2, "there is no such route; GET /v1/openapi.json lists them"));
@@ -231,9 +300,15 @@ fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStre
     };
     Some(match route.answers {
         Answers::Verb(_) | Answers::Lines(_) => run(daemon, route, &arguments),
-        Answers::Status => Answer::text(200, JSON, status::told(daemon)),
-        Answers::Metrics => Answer::text(200, "text/plain; version=0.0.4; charset=utf-8", metrics::text(daemon)),
-        Answers::OpenApi => Answer::text(200, JSON, openapi::text()),
+        Answers::Status => Answer::new(200, JSON, status::told(daemon)),
+        Answers::Metrics => Answer::new(200, "text/plain; version=0.0.4; charset=utf-8", metrics::text(daemon)),
+        Answers::OpenApi => Answer::new(200, JSON, openapi::text()),
+        Answers::Page(name) => {
+            let path = name.map_or_else(|| format!("assets/{}", target.unwrap_or_default()), str::to_owned);
+            page::answer(&path).unwrap_or_else(|| Answer::error(404, 2, "the page has no such file"))
+        }
+        Answers::Enter => enter(daemon, http, &said),
+        Answers::Terminal => return terminal::answer(daemon, route, &arguments, request, stream),
         Answers::Events => {
             let last = request.header("last-event-id").first().and_then(|id| std::str::from_utf8(id).ok());
             let since = last.or_else(|| said.get("since")?.as_str()).map(str::to_owned);
@@ -272,8 +347,43 @@ fn said(request: &Request) -> Result<Map<String, Value>, (u16, String)> {
     }
 }
 
+/// Gives the token for a secret that is good for one use. Who guesses is held up, and of
+/// many who do most are turned away.
+fn enter(daemon: &Daemon, http: &Http, said: &Map<String, Value>) -> Answer {
+    const HELD_UP: Duration = Duration::from_millis(300);
+    const MOST: usize = 8;
+    static WRONG: AtomicUsize = AtomicUsize::new(0);
+    let once = said.get("once").and_then(Value::as_str).unwrap_or_default();
+    if once::take(&daemon.places, once) {
+        daemon.log.info("enter", "a browser was let in");
+        return Answer::new(200, JSON, json!({"schema": 1, "token": http.token}).to_string());
+    }
+    if WRONG.fetch_add(1, Ordering::Relaxed) >= MOST {
+        WRONG.fetch_sub(1, Ordering::Relaxed);
+        return Answer::error(429, 3, "too many try to enter; `lariat web` lets you in");
+    }
+    daemon.log.error("enter", "somebody came with a secret that is not good, or no longer");
+    std::thread::sleep(HELD_UP);
+    WRONG.fetch_sub(1, Ordering::Relaxed);
+    Answer::error(401, 3, "this address was used, or is older than two minutes; `lariat web` makes another")
+        .with("WWW-Authenticate", "Bearer")
+}
+
 /// Runs the verb of a route.
 fn run(daemon: &Daemon, route: &Route, arguments: &[String]) -> Answer {
+    match outcome(daemon, route, arguments) {
+        Ok(answer) => {
+            let kind = if matches!(route.answers, Answers::Lines(_)) { "application/x-ndjson" } else { JSON };
+            let partial = answer.code == 5;
+            let told = Answer::new(status_of(&answer, ""), kind, Body::File(answer));
+            if partial { told.with("Lariat-Partial", "true") } else { told }
+        }
+        Err(error) => error,
+    }
+}
+
+/// What the verb of a route printed; if it printed nothing, why.
+fn outcome(daemon: &Daemon, route: &Route, arguments: &[String]) -> Result<Arc<crate::warm::Answer>, Answer> {
     let ran = if route.method == "GET" {
         daemon.warm.answer(arguments).map(|(answer, _)| answer)
     } else {
@@ -283,14 +393,22 @@ fn run(daemon: &Daemon, route: &Route, arguments: &[String]) -> Answer {
     };
     let answer = match ran {
         Ok(answer) => answer,
-        Err(e) if e.kind() == io::ErrorKind::TimedOut => return Answer::error(504, 4, &e.to_string()),
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(Answer::error(504, 4, &e.to_string())),
         Err(e) => {
             daemon.log.error("verb", e.to_string());
-            return Answer::error(503, 1, &e.to_string());
+            return Err(Answer::error(503, 1, &e.to_string()));
         }
     };
-    let complaint = answer.complaint.trim_start_matches("lariat: ").trim_start_matches("error: ").to_owned();
-    let status = match answer.code {
+    if answer.bytes > 0 || answer.code == 0 {
+        return Ok(answer);
+    }
+    let complaint = answer.complaint.trim_start_matches("lariat: ").trim_start_matches("error: ");
+    Err(Answer::error(status_of(&answer, complaint), answer.code, complaint))
+}
+
+/// The status that an exit code means.
+fn status_of(answer: &crate::warm::Answer, complaint: &str) -> u16 {
+    match answer.code {
         0 => 200,
         5 if answer.bytes > 0 => 200,
         2 if complaint.starts_with("no session fits") => 404,
@@ -299,18 +417,14 @@ fn run(daemon: &Daemon, route: &Route, arguments: &[String]) -> Answer {
         4 => 504,
         5 => 503,
         _ => 422,
-    };
-    if answer.bytes == 0 && answer.code != 0 {
-        return Answer::error(status, answer.code, &complaint);
     }
-    let kind = if matches!(route.answers, Answers::Lines(_)) { "application/x-ndjson" } else { JSON };
-    let partial = answer.code == 5;
-    Answer { status, kind, body: Body::File(answer), allow: None, partial }
 }
 
 /// Tells what happens until the other end leaves.
 fn events(daemon: &Daemon, mut stream: &TcpStream, since: Option<&str>) -> io::Result<()> {
-    let mut head = head(200, "text/event-stream");
+    // Who does not read shall be noticed before the kernel holds megabytes for him.
+    rustix::net::sockopt::set_socket_send_buffer_size(stream, UNREAD)?;
+    let mut head = Answer::new(200, "text/event-stream", Vec::new()).head();
     head.push_str("Connection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     let mut listener = daemon.hub.listen(since);

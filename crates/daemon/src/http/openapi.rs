@@ -46,6 +46,10 @@ pub fn text() -> String {
 
 fn operation(route: &Route) -> Value {
     let mut parameters = Vec::new();
+    if route.path.contains("{name}") {
+        parameters.push(json!({"name": "name", "in": "path", "required": true, "schema": {"type": "string"},
+            "description": "the file's name"}));
+    }
     if route.path.contains("{target}") {
         parameters.push(json!({"name": "target", "in": "path", "required": true, "schema": {"type": "string"},
             "description": "a handle, a name, the agent's own id, or a unique prefix of one"}));
@@ -59,11 +63,15 @@ fn operation(route: &Route) -> Value {
         operation["requestBody"] = body(route.parameters);
     }
     operation["parameters"] = parameters.into();
+    if route.is_open() {
+        operation["security"] = json!([]);
+    }
     operation
 }
 
 fn name(route: &Route) -> String {
-    let path = route.path.trim_start_matches("/v1/").replace(['/', '.', '{', '}'], "_");
+    let path = route.path.trim_start_matches("/v1").trim_start_matches('/').replace(['/', '.', '{', '}'], "_");
+    let path = if path.is_empty() { "page".to_owned() } else { path };
     format!("{}_{}", route.method.to_ascii_lowercase(), path.trim_matches('_').replace("__", "_"))
 }
 
@@ -94,12 +102,13 @@ fn schema(kind: Kind) -> Value {
         Kind::Path | Kind::Place => json!({"type": "string", "pattern": "^/"}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Number => json!({"type": "integer", "minimum": 0}),
+        Kind::Paths => json!({"type": "array", "items": {"type": "string", "pattern": "^/"}}),
         Kind::Texts | Kind::Words | Kind::Rest => json!({"type": "array", "items": {"type": "string"}}),
     }
 }
 
 /// What each status means.
-const MEANINGS: [(u16, &str); 12] = [
+const MEANINGS: [(u16, &str); 14] = [
     (400, "not understood, or not one session"),
     (401, "the token is missing or wrong"),
     (403, "a page of another origin asked"),
@@ -110,6 +119,8 @@ const MEANINGS: [(u16, &str); 12] = [
     (415, "a body that is not JSON"),
     (421, "another host was asked for"),
     (422, "it was tried and failed"),
+    (426, "only on a WebSocket"),
+    (429, "too many try"),
     (503, "not everything could be read, so it cannot be told"),
     (504, "it took too long"),
 ];
@@ -118,11 +129,24 @@ fn responses(route: &Route) -> Value {
     let content = match route.answers {
         Answers::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
         Answers::Metrics => json!({"text/plain": {"schema": {"type": "string"}}}),
+        Answers::Page(Some(_)) => json!({"text/html": {"schema": {"type": "string"}}}),
+        Answers::Page(None) => json!({"*/*": {}}),
         Answers::Lines(_) => json!({"application/x-ndjson": {"schema": {"type": "string"}}}),
         _ => json!({"application/json": {"schema": {"type": "object"}}}),
     };
     let mut all = json!({"200": {"description": route.about, "content": content}});
+    if route.answers == Answers::Terminal {
+        all = json!({"101": {"description": "from here on it is a WebSocket"}});
+    }
     for (status, _) in MEANINGS {
+        let odd = match status {
+            426 => route.answers != Answers::Terminal,
+            429 => route.answers != Answers::Enter,
+            _ => false,
+        };
+        if odd {
+            continue;
+        }
         // A verb that was tried tells in its own words how it went.
         let tried = route.method == "POST" && matches!(status, 409 | 422 | 503 | 504);
         let name = if tried { "Tried" } else { "Refused" };

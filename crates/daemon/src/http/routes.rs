@@ -1,17 +1,19 @@
-//! What can be asked by HTTP: one table, from which requests are answered, the OpenAPI
-//! document is written and the tests of who may ask are made.
+//! What can be asked by HTTP, and the command line that it means. The routes stand in
+//! [`table`](super::table).
 //!
 //! A route is a verb of the command line with its flags as parameters. So it can do
 //! what the verb can, refuses what the verb refuses, and answers what `--json` prints.
 
 use serde_json::{Map, Value};
 
+pub use super::table::ROUTES;
+
 /// A way to ask.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// `GET` for what looks, `POST` for what acts.
     pub method: &'static str,
-    /// The path; `{target}` stands for a session.
+    /// The path; `{target}` stands for a session, `{name}` for any name.
     pub path: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
@@ -36,6 +38,20 @@ pub enum Answers {
     Metrics,
     /// The description of all this.
     OpenApi,
+    /// A file of the page; the name of it, or `None` for the one that stands in the path.
+    Page(Option<&'static str>),
+    /// The token, for a secret that is good for one use.
+    Enter,
+    /// A session's terminal, on a WebSocket.
+    Terminal,
+}
+
+impl Route {
+    /// Whether it needs no token: the page holds nothing of the user's, and who enters
+    /// has no token yet.
+    pub fn is_open(&self) -> bool {
+        matches!(self.answers, Answers::Page(_) | Answers::Enter)
+    }
 }
 
 /// Something that can be said in a request: in the query for `GET`, in the body for
@@ -65,6 +81,8 @@ pub enum Kind {
     Number,
     /// Several texts: `--name=TEXT` each.
     Texts,
+    /// Several places, which must be absolute: `--name=PATH` each.
+    Paths,
     /// A text in its own place, whatever it begins with.
     Word,
     /// A place in its own place.
@@ -74,160 +92,6 @@ pub enum Kind {
     /// Arguments for the agent: after `--`.
     Rest,
 }
-
-const fn may(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
-    Parameter { name, kind, about, required: false }
-}
-
-const fn must(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
-    Parameter { name, kind, about, required: true }
-}
-
-const fn get(path: &'static str, answers: Answers, parameters: &'static [Parameter], about: &'static str) -> Route {
-    Route { method: "GET", path, about, parameters, answers }
-}
-
-const fn post(path: &'static str, verb: &'static str, parameters: &'static [Parameter], about: &'static str) -> Route {
-    Route { method: "POST", path, about, parameters, answers: Answers::Verb(verb) }
-}
-
-use Answers::{Lines, Verb};
-use Kind::{Flag, Number, Path, Place, Rest, Text, Texts, Word, Words};
-
-const END: &[Parameter] = &[
-    may("grace", Text, "how long a gentle end may take, like 10s"),
-    may("force", Flag, "go ahead even if the wish cannot be stored"),
-];
-const WHICH: [Parameter; 2] = [
-    may("request", Number, "which of several requests, counted from 1"),
-    may("timeout", Text, "how long the session may take to go on, like 15s"),
-];
-const AGAIN: &[Parameter] = &[
-    may("message", Word, "what to say to it"),
-    may("headless", Flag, "without a terminal"),
-    may("terminal", Flag, "with a terminal, though it had none"),
-    may("env", Texts, "variables for its environment, NAME=VALUE"),
-    may("force", Flag, "although another agent works there"),
-    may("arguments", Rest, "further arguments for the agent"),
-];
-
-/// Every route.
-pub const ROUTES: &[Route] = &[
-    get(
-        "/v1/sessions",
-        Verb("ls"),
-        &[
-            may("all", Flag, "ended sessions too"),
-            may("agent", Text, "only this agent"),
-            may("status", Text, "only these statuses, separated by commas"),
-            may("group", Text, "only this group"),
-            may("host", Text, "only this host"),
-        ],
-        "What is here now",
-    ),
-    get("/v1/sessions/{target}", Verb("status"), &[], "One session in full"),
-    get("/v1/sessions/{target}/explain", Verb("explain"), &[], "Why its status is what it is"),
-    get("/v1/sessions/{target}/peek", Verb("peek"), &[may("replies", Number, "how many replies")], "What it last said"),
-    get(
-        "/v1/sessions/{target}/logs",
-        Lines("logs"),
-        &[may("lines", Number, "only so many lines from the end")],
-        "What a launched session wrote",
-    ),
-    get(
-        "/v1/sessions/{target}/wait",
-        Verb("wait"),
-        &[
-            may("until", Text, "idle, waiting or done; one that has ended is waited for no longer"),
-            may("timeout", Text, "how long at most, like 30s"),
-        ],
-        "Answers when it comes to rest, needs you, or has ended",
-    ),
-    get("/v1/status", Verb("status"), &[], "How many there are of each kind"),
-    get("/v1/restore", Verb("restore"), &[may("kept", Flag, "only those that are kept")], "What could be brought back"),
-    get("/v1/locks", Verb("locks"), &[], "Who holds which directory"),
-    get("/v1/journal", Lines("journal"), &[], "What lariat did"),
-    get("/v1/doctor", Verb("doctor"), &[], "What this machine offers"),
-    get("/v1/daemon", Answers::Status, &[], "How the daemon is"),
-    get(
-        "/v1/events",
-        Answers::Events,
-        &[may("since", Text, "the last event that is known")],
-        "What happens, as it happens",
-    ),
-    get("/v1/openapi.json", Answers::OpenApi, &[], "This description"),
-    get("/metrics", Answers::Metrics, &[], "Numbers for Prometheus"),
-    post(
-        "/v1/sessions",
-        "launch",
-        &[
-            must("agent", Word, "the agent"),
-            must("cwd", Path, "where it works, absolute"),
-            may("prompt", Text, "what to ask"),
-            may("name", Text, "a name for the session"),
-            may("model", Text, "the model"),
-            may("group", Text, "the group it belongs to"),
-            may("env", Texts, "variables for its environment, NAME=VALUE"),
-            may("headless", Flag, "one prompt, structured output, no terminal"),
-            may("ask", Flag, "hold what it asks, though it has no terminal"),
-            may("on-exit", Text, "a command to run once it has ended"),
-            may("max", Number, "how many launched sessions may run at once"),
-            may("keep", Flag, "bring it back after a crash without asking"),
-            may("force", Flag, "although another agent works there"),
-            may("arguments", Rest, "further arguments for the agent"),
-        ],
-        "Launch an agent",
-    ),
-    post(
-        "/v1/sessions/{target}/send",
-        "send",
-        &[must("text", Word, "what to say"), may("timeout", Text, "how long its transcript may take to show it")],
-        "Say something to it",
-    ),
-    post("/v1/sessions/{target}/approve", "approve", &WHICH, "Allow what it asks permission for"),
-    post(
-        "/v1/sessions/{target}/deny",
-        "deny",
-        &[may("reason", Word, "why, for the agent to read"), WHICH[0], WHICH[1]],
-        "Refuse what it asks permission for",
-    ),
-    post(
-        "/v1/sessions/{target}/answer",
-        "answer",
-        &[must("answers", Words, "one answer for each question"), WHICH[0], WHICH[1]],
-        "Answer what it asks",
-    ),
-    post("/v1/sessions/{target}/stop", "stop", END, "End it gently, for good"),
-    post("/v1/sessions/{target}/kill", "kill", END, "End it at once, for good"),
-    post("/v1/sessions/{target}/resume", "resume", AGAIN, "Go on with it"),
-    post("/v1/sessions/{target}/fork", "fork", AGAIN, "Begin a new one with what was said in it"),
-    post("/v1/sessions/{target}/rename", "rename", &[must("name", Word, "its new name")], "Give it another name"),
-    post("/v1/sessions/{target}/keep", "keep", &[may("off", Flag, "no longer")], "Bring it back without asking"),
-    post(
-        "/v1/restore",
-        "restore",
-        &[
-            must("yes", Flag, "do it"),
-            may("max", Number, "how many may run at once"),
-            may("kept", Flag, "only those that are kept"),
-            may("force", Flag, "although other agents work there"),
-        ],
-        "Bring back what was cut off",
-    ),
-    post(
-        "/v1/lock",
-        "lock",
-        &[
-            must("path", Place, "the directory, absolute"),
-            may("by", Text, "who holds it"),
-            may("reason", Text, "what for"),
-            may("for", Text, "how long, like 2h"),
-            may("force", Flag, "although somebody else holds it"),
-        ],
-        "Hold a directory",
-    ),
-    post("/v1/unlock", "unlock", &[must("path", Place, "the directory, absolute")], "Give a directory up"),
-];
 
 /// Where a path leads.
 pub enum Found {
@@ -259,7 +123,9 @@ fn fits(pattern: &str, path: &str) -> Option<Option<String>> {
     loop {
         match (ours.next(), theirs.next()) {
             (None, None) => return Some(target),
-            (Some("{target}"), Some(part)) => target = Some(decoded(part).filter(|t| !t.is_empty())?),
+            (Some(ours), Some(part)) if ours.starts_with('{') => {
+                target = Some(decoded(part).filter(|t| !t.is_empty())?);
+            }
             (Some(ours), Some(theirs)) if ours == theirs => {}
             _ => return None,
         }
@@ -298,16 +164,20 @@ pub fn query(text: &str) -> Option<Map<String, Value>> {
 
 /// The command line that a request means; or what is wrong with it.
 pub fn arguments(route: &Route, target: Option<&str>, said: &Map<String, Value>) -> Result<Vec<String>, String> {
-    let (Answers::Verb(verb) | Answers::Lines(verb)) = route.answers else { return Ok(Vec::new()) };
+    let verb = match route.answers {
+        Answers::Verb(verb) | Answers::Lines(verb) => verb,
+        Answers::Terminal => "attach --where",
+        _ => "",
+    };
     let known = |name: &String| route.parameters.iter().any(|p| p.name == name);
     if let Some(odd) = said.keys().find(|name| !known(name)) {
         let names: Vec<&str> = route.parameters.iter().map(|p| p.name).collect();
         return Err(format!("{odd:?} is no parameter here; there are {names:?}"));
     }
-    let mut flags = vec![verb.to_owned(), "--json".to_owned()];
+    let mut flags: Vec<String> = verb.split(' ').chain(["--json"]).map(str::to_owned).collect();
     let (mut words, mut rest) = (Vec::new(), Vec::new());
     if let Some(target) = target {
-        if target.starts_with(['-', '.']) {
+        if target.starts_with(['-', '.']) && !verb.is_empty() {
             return Err(format!("{target:?} is no session"));
         }
         words.push(target.to_owned());
@@ -343,6 +213,11 @@ pub fn arguments(route: &Route, target: Option<&str>, said: &Map<String, Value>)
             Kind::Texts => {
                 let texts = texts().ok_or_else(|| wrong("a list of texts"))?;
                 flags.extend(texts.into_iter().map(|t| format!("--{name}={t}")));
+            }
+            Kind::Paths => {
+                for path in texts().ok_or_else(|| wrong("a list of texts"))? {
+                    flags.push(format!("--{name}={}", absolute(path)?));
+                }
             }
             Kind::Word => words.push(unread(text().ok_or_else(|| wrong("a text"))?)),
             Kind::Place => words.push(absolute(text().ok_or_else(|| wrong("a text"))?)?),
@@ -416,8 +291,9 @@ mod tests {
         for route in ROUTES {
             let (Answers::Verb(verb) | Answers::Lines(verb)) = route.answers else { continue };
             let said = json!({"yes": true});
-            let line: Vec<String> = vec![verb.to_owned(), "--json".into()];
-            let looks = crate::serve::only_looks(&line) || verb == "logs";
+            let line: Vec<String> = verb.split(' ').chain(["--json"]).map(str::to_owned).collect();
+            let others = ["logs", "usage", "worktree ls", "fuse ls", "gc", "daemon deliveries", "daemon logs"];
+            let looks = crate::serve::only_looks(&line) || others.contains(&verb);
             if route.method == "GET" {
                 assert!(looks, "{}", route.path);
                 assert!(arguments(route, Some("x"), said.as_object().unwrap()).is_err(), "{} takes --yes", route.path);

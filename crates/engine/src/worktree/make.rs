@@ -26,7 +26,7 @@ use lariat_sys::point::point;
 use lariat_sys::{clock, durable, file, spawn};
 
 use super::{Worktree, WorktreeError, all, capture, clean, folder, guard, hold, put, setup_output};
-use crate::git::{Git, GitError, run_bounded};
+use crate::git::{Git, GitError, Most, run_bounded};
 use crate::handle;
 use crate::launch::{self, LaunchError, Order, Started};
 use crate::list::Question;
@@ -371,7 +371,7 @@ fn run_setup(places: &Places, worktree: &Worktree, setup: &str) -> Result<(), Wo
     command.args(["-c", setup]).current_dir(&worktree.path).env("LARIAT_WORKTREE", &worktree.path);
     command.stdin(Stdio::null()).stdout(out).stderr(err);
     spawn::end_with_us(&mut command);
-    let told = run_bounded(&mut command, None, SETUP, "setup");
+    let told = run_bounded(&mut command, None, SETUP, Most::Refuse, "setup");
     let how = match told {
         Ok(told) if told.status.success() => return Ok(()),
         Ok(told) => told.status.to_string(),
