@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, types::ValueRef};
+use rusqlite::{Connection, OpenFlags, config::DbConfig, types::ValueRef};
 
 /// The tables that tell of sessions.
 const TABLES: [&str; 4] = ["project", "session", "message", "part"];
@@ -68,4 +68,18 @@ pub fn write(path: &Path, sql: &str) -> Connection {
     let db = Connection::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     db.execute_batch(sql).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     db
+}
+
+/// Opens a database as an agent does that has no patience, writes, and dies: its log stays behind.
+///
+/// # Errors
+/// When somebody is in the way at that moment.
+pub fn write_and_die(path: &Path, sql: &str) -> Result<(), String> {
+    let write = || {
+        let db = Connection::open(path)?;
+        db.busy_timeout(std::time::Duration::ZERO)?;
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        db.execute_batch(&format!("PRAGMA journal_mode = WAL; {sql}"))
+    };
+    write().map_err(|e: rusqlite::Error| e.to_string())
 }

@@ -123,16 +123,21 @@ impl Db {
         };
         let alone = (!has_log(path)).then_some(key);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let uri = format!("file:{}?{}", escaped(path), if alone.is_some() { "immutable=1" } else { "mode=ro" });
-        let opened = || -> rusqlite::Result<Db> {
-            let connection = Connection::open_with_flags(uri, flags)?;
+        // Whoever opens a database first after a crash rebuilds the index of its log, and an agent that starts
+        // at that moment finds it locked and gives up. So we never are the first: we only read the index.
+        let how = if alone.is_some() { "immutable=1" } else { "mode=ro&readonly_shm=1" };
+        let opened = |how: &str| -> rusqlite::Result<Db> {
+            let connection = Connection::open_with_flags(format!("file:{}?{how}", escaped(path)), flags)?;
             connection.busy_timeout(PATIENCE)?;
             let mut asked = connection.prepare("SELECT name FROM pragma_table_info('session')")?;
             let columns = asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
             drop(asked);
             Ok(Db { connection, columns, alone, path: path.to_owned() })
         };
-        let db = opened().map_err(|e| Open::Failed(why(&e)))?;
+        // Without an index there is nothing to read it from, and nobody who has the database open.
+        let index = beside(path, "-shm").exists();
+        let db = opened(how).or_else(|e| if index { Err(e) } else { opened("mode=ro") });
+        let db = db.map_err(|e| Open::Failed(why(&e)))?;
         if key.size > 0 && !db.columns.contains("directory") {
             return Err(Open::Failed("it has no table of sessions that this version knows".into()));
         }

@@ -1,6 +1,8 @@
 //! Which OpenCode process has which session, by its own lines in the shared log and by its arguments.
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, database::write_and_die};
 use serde_json::json;
 
 use crate::{
@@ -186,6 +188,32 @@ fn a_sub_agent_is_part_of_its_session() {
     run.signal(Signal::KILL);
     run.wait(DEADLINE);
     list(&sandbox).expect("ses_root", "done", None);
+}
+
+#[test]
+fn looking_is_never_in_the_way_of_one_that_starts() {
+    let sandbox = Sandbox::new("opencode-locks");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_one").asked("fix it").answered("fixed");
+    let path = store.path("opencode.db");
+    let write = |n: usize| write_and_die(&path, &format!("UPDATE session SET title = 'title {n}' WHERE id = 'ses_one'"));
+    write(0).expect("nobody is there");
+    let over = AtomicBool::new(false);
+    let refused = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    list(&sandbox).expect("ses_one", "done", None);
+                }
+            });
+        }
+        let refused: Vec<String> = (1..=2_000).filter_map(|n| write(n).err()).collect();
+        over.store(true, Ordering::SeqCst);
+        refused
+    });
+    assert_eq!(refused, Vec::<String>::new());
+    // And what is only in the log is seen.
+    assert_eq!(list(&sandbox).session("ses_one")["title"], "title 2000");
 }
 
 #[test]
