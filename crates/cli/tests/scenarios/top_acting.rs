@@ -175,6 +175,9 @@ fn it_shows_the_plan_and_restores() {
     let one = launch(&sandbox, "a", &["-p", "think 600"]);
     until(&sandbox, &one, "working");
     sandbox.reboot();
+    // After a real reboot the first PID namespace is the same; a sandbox's next world has another, and an
+    // entry of that could not be checked.
+    std::fs::remove_dir_all(sandbox.home().join(".claude/sessions")).expect("the registry");
     let pane = Pane::new(&sandbox, 80, 24);
     pane.shell("lariat top");
     pane.wait("1 cut off");
