@@ -26,6 +26,7 @@ mod opencode_store;
 mod pi_store;
 
 mod bad_input;
+mod clients;
 mod codex_locks;
 mod conventions;
 mod cost;
