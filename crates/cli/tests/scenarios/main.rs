@@ -52,6 +52,7 @@ mod reading;
 mod registered;
 mod resuming;
 mod stopping;
+mod strangers;
 mod subscribers;
 mod targets;
 mod unbound;
