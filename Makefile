@@ -3,20 +3,22 @@
 # make torture  what must never happen, tried by the thousand (TORTURE="--rows 1,2 --count N --seed N")
 # make bench    ratios against the limits of this machine
 # make install  put lariat into ~/.cargo/bin
+# make web      build the web page, which the other builds embed
 # make check    formatting and lints only
 
 CARGO ?= cargo
 TESTS := --workspace --features lariat/pause-points
 BUILT := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test torture bench install check agents clients tools rust record clean
+.PHONY: demo test torture bench install check web page agents clients tools rust record clean
 
-demo: rust tools
+demo: rust tools page
 	@echo "building lariat (once, about a minute) ..."
 	@$(CARGO) build --release -q -p lariat -p lariat-testkit
 	@$(CARGO) run --release -q -p lariat-testkit --bin lariat-demo
 
-test: check agents tools clients
+test: web check agents tools clients
+	@scripts/need chromium=chromium
 	$(CARGO) build $(TESTS) --bins
 	$(CARGO) test $(TESTS)
 
@@ -33,13 +35,21 @@ torture: rust tools clients
 		--test scenarios -- --nocapture --include-ignored clients::a_fuzzer subscribers::at_rest
 	$(BUILT)/debug/lariat-torture $(TORTURE)
 
-bench: rust tools
-	@scripts/need tmux=tmux dtach=dtach
+bench: rust tools web
+	@scripts/need tmux=tmux dtach=dtach chromium=chromium
 	$(CARGO) build --release -p lariat
 	$(CARGO) run --release -q -p lariat-bench -- all
 
-install: rust
+install: rust page
 	$(CARGO) install --locked --path crates/cli
+
+# The page, which the daemon embeds: `web` wants it, `page` takes it where this machine can build it.
+PAGE := $(shell find web/src -type f) $(wildcard web/*.json web/*.ts web/*.js web/index.html)
+web: web/dist/.built
+web/dist/.built: $(PAGE)
+	scripts/page
+page:
+	@$(MAKE) --no-print-directory -q web || scripts/page --if-possible
 
 # The real agents at exact versions, by the lock file: the contract tests drive them. (`npm ci` would refuse
 # where a registry lacks packages for other systems, which these name as optional.)
@@ -66,7 +76,7 @@ $(BUILT)/clients/.installed: crates/cli/tests/clients/requirements.txt
 
 # What the tests and benchmarks run besides.
 tools:
-	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace cc=gcc
+	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace git-lfs=git-lfs tmux=tmux cc=gcc
 
 rust:
 	@command -v $(CARGO) >/dev/null 2>&1 || { echo "lariat needs Rust (rustup or Debian's cargo, 1.90 or later)" >&2; exit 1; }
@@ -79,4 +89,4 @@ record: agents tools
 
 clean:
 	$(CARGO) clean
-	rm -rf agents/node_modules agents/openclaw/node_modules
+	rm -rf agents/node_modules agents/openclaw/node_modules web/node_modules web/dist

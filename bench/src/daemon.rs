@@ -33,14 +33,15 @@ pub fn run(rig: &Rig, home: &Path, manifest: &Manifest, quick: bool, report: &mu
 }
 
 /// A running daemon, ended when this is dropped.
-struct Daemon {
+pub(crate) struct Daemon {
     job: Job,
     pid: u32,
 }
 
 impl Daemon {
-    fn start(job: Job) -> io::Result<Self> {
-        let told = command(&job).args(["daemon", "start"]).output()?;
+    /// `more` goes to `daemon start`.
+    pub(crate) fn start(job: Job, more: &[&str]) -> io::Result<Self> {
+        let told = command(&job).args(["daemon", "start"]).args(more).output()?;
         if !told.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&told.stderr).into_owned()));
         }
@@ -71,17 +72,18 @@ impl Drop for Daemon {
     }
 }
 
-fn command(job: &Job) -> Command {
+/// A job as a command.
+pub fn command(job: &Job) -> Command {
     let mut command = Command::new(&job.program);
     command.args(&job.args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
     command
 }
 
 /// Agents that sleep.
-struct Agents(Vec<(String, Child)>);
+pub(crate) struct Agents(Vec<(String, Child)>);
 
 impl Agents {
-    fn start(rig: &Rig, home: &Path, count: usize) -> io::Result<Self> {
+    pub(crate) fn start(rig: &Rig, home: &Path, count: usize) -> io::Result<Self> {
         let sessions = home.join(".claude/sessions");
         let project = home.join(".claude/projects/-bench");
         fs::create_dir_all(&sessions)?;
@@ -139,7 +141,7 @@ fn warm(rig: &Rig, corpus: &Path, manifest: &Manifest, quick: bool, report: &mut
         return Ok(false);
     }
     let agents = Agents::start(rig, &home, 50)?;
-    let daemon = Daemon::start(ours)?;
+    let daemon = Daemon::start(ours, &[])?;
     let first = command(&all).output()?.stdout;
     // Twice: the first look of a daemon sets up what the second one can rely on.
     let bytes = command(&all).output()?.stdout;
@@ -226,7 +228,7 @@ fn deaths(rig: &Rig, quick: bool, report: &mut Report) -> io::Result<()> {
     let cache = rig.fresh("watch-cache")?;
     let job = rig.lariat(&home, &cache)?;
     let mut agents = Agents::start(rig, &home, count)?;
-    let daemon = Daemon::start(job.clone())?;
+    let daemon = Daemon::start(job.clone(), &[])?;
     let mut listener = command(&job)
         .args(["events", "-f"])
         .stdin(Stdio::null())

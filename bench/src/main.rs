@@ -6,7 +6,8 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`], [`procs`], [`hosted`] or [`daemon`]; [`corpus`] makes the stores they read, [`limits`]
+//! Start at [`list`], [`usage`], [`procs`], [`hosted`], [`daemon`], [`screens`] or [`page`]; [`corpus`] makes the
+//! stores they read, [`limits`]
 //! the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
@@ -25,9 +26,12 @@ mod limits;
 mod list;
 mod measure;
 mod options;
+mod page;
 mod procs;
 mod report;
 mod rig;
+mod screens;
+mod usage;
 
 use std::io;
 use std::path::PathBuf;
@@ -115,12 +119,15 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     if !isolated {
         report.note("no PID namespace could be made: processes of this machine are part of what lariat sees");
     }
-    if matches!(options.jobs, Jobs::All | Jobs::List | Jobs::Daemon) {
+    if matches!(options.jobs, Jobs::All | Jobs::List | Jobs::Daemon | Jobs::Usage) {
         let manifest = list::corpus(&home, &params, &mut report)?;
-        if options.jobs != Jobs::Daemon {
+        if matches!(options.jobs, Jobs::All | Jobs::List) {
             right &= list::run(&rig, &home, &manifest, &mut report)?;
         }
-        if options.jobs != Jobs::List {
+        if matches!(options.jobs, Jobs::All | Jobs::Usage) {
+            right &= usage::run(&rig, &home, &params, &mut report)?;
+        }
+        if matches!(options.jobs, Jobs::All | Jobs::Daemon) {
             right &= daemon::run(&rig, &home, &manifest, options.is_quick(), &mut report)?;
         }
     }
@@ -129,6 +136,10 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     }
     if matches!(options.jobs, Jobs::All | Jobs::Hosted) {
         right &= hosted::run(&rig, options.hosted(), &mut report)?;
+    }
+    if matches!(options.jobs, Jobs::All | Jobs::Screens) {
+        right &= page::run(&rig, options.is_quick(), &mut report)?;
+        right &= screens::run(&rig, &mut report)?;
     }
     report.machine(&rig.dir);
     print!("{}", report.text());

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use crate::corpus::Params;
 
 pub const HELP: &str = "\
-usage: lariat-bench [OPTIONS] [list|procs|hosted|daemon|all|corpus]
+usage: lariat-bench [OPTIONS] [list|usage|procs|hosted|daemon|screens|all|corpus]
 
   list     list 10,000 Claude and 2,000 Codex sessions, no daemon
+  usage    add up tokens over every byte, beside ccusage
   procs    look at 3,000 processes
   hosted   launch, terminals and memory of hosted sessions, beside tmux and dtach
   daemon   ask a daemon, watch 1,000 agents die
+  screens  the terminal screen while nothing happens, the web page in a browser
   all      all of them (the default)
   corpus   only make the corpus
 
@@ -33,9 +35,11 @@ pub enum Jobs {
     #[default]
     All,
     List,
+    Usage,
     Procs,
     Hosted,
     Daemon,
+    Screens,
     Corpus,
 }
 
@@ -63,9 +67,11 @@ impl Options {
                 "-h" | "--help" => return Ok(None),
                 "all" => options.jobs = Jobs::All,
                 "list" => options.jobs = Jobs::List,
+                "usage" => options.jobs = Jobs::Usage,
                 "procs" => options.jobs = Jobs::Procs,
                 "hosted" => options.jobs = Jobs::Hosted,
                 "daemon" => options.jobs = Jobs::Daemon,
+                "screens" => options.jobs = Jobs::Screens,
                 "corpus" => options.jobs = Jobs::Corpus,
                 "--quick" => options.quick = true,
                 "--rounds" => options.rounds = Some(number(arg, value()?)?.max(1)),

@@ -158,6 +158,7 @@ impl Ground {
             kept: false,
             worktree: None,
             group: None,
+            prompted: false,
             created_at: Time(lariat_sys::clock::now_ms()),
         };
         fs::write(folder.join(record::LAUNCH), serde_json::to_vec(&record)?)?;

@@ -23,10 +23,18 @@ use crate::chance::Chance;
 /// How often it writes before it only sits.
 const WRITES: usize = 60;
 
-/// Adds a line to a log, whole.
+/// Adds a line to a log. It begins on a line of its own, because whoever wrote before may
+/// have been killed between two pages of a line.
 pub fn note(folder: &Path, line: &Value) -> io::Result<()> {
     let mut log = OpenOptions::new().append(true).create(true).open(folder.join("log"))?;
-    log.write_all(format!("{line}\n").as_bytes())
+    log.write_all(format!("\n{line}\n").as_bytes())
+}
+
+/// The lines of a log. One that is not whole was not written to its end: its writer is
+/// still at it, or was killed before it went on.
+pub fn notes(folder: &Path) -> io::Result<Vec<Value>> {
+    let text = fs::read(folder.join("log"))?;
+    Ok(text.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
 /// Something that is found again wherever it is.

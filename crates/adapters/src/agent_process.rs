@@ -43,6 +43,15 @@ pub fn runs(process: &Process, names: &[&str]) -> Option<Run> {
     ours.then_some(Run { arguments: 1, script: false })
 }
 
+/// Whether the file that a process runs has one of these names, whatever name it
+/// was called by. It costs a look at the process, so it is for one that a record
+/// names, never for all.
+pub fn runs_file(pid: u32, names: &[&str]) -> bool {
+    let Ok(file) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
+    let file = file.to_string_lossy();
+    names.contains(&base(file.strip_suffix(" (deleted)").unwrap_or(&file)))
+}
+
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use lariat_core::{Fact, Observation, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
+use lariat_core::{Fact, Line, Observation, Row, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
 use lariat_sys::file;
 use lariat_sys::scan::{Process, Table};
 
@@ -50,7 +50,9 @@ impl Places {
     /// Reads the environment.
     pub fn from_env() -> Places {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let home = var("HOME").unwrap_or_else(|| PathBuf::from("/"));
+        // Without HOME, agents ask the system where their user lives; so must we.
+        let home = var("HOME").or_else(|| std::env::home_dir().filter(|h| !h.as_os_str().is_empty()));
+        let home = home.unwrap_or_else(|| PathBuf::from("/"));
         let base = |name: &str, under: &str| var(name).filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(under));
         let cache = base("XDG_CACHE_HOME", ".cache");
         let opencode = base("XDG_DATA_HOME", ".local/share").join("opencode");
@@ -123,7 +125,7 @@ pub struct Look<'a> {
     /// Makes a session of what was seen of it: the engine's part, done where
     /// the sighting is made so that both cores take part and nothing is held
     /// twice.
-    pub judge: &'a (dyn Fn(&'static str, Sighting) -> Box<Session> + Sync),
+    pub judge: &'a (dyn Fn(&'static str, Sighting) -> Row + Sync),
 }
 
 /// What a store tells about a session besides its status.
@@ -170,6 +172,8 @@ pub struct Sighting {
 pub struct Report {
     /// The sessions.
     pub sessions: Vec<Box<Session>>,
+    /// Those that are told as text already.
+    pub lines: Vec<Line>,
     /// Agent processes without a known session.
     pub unbound: Vec<Unbound>,
     /// What could not be read.
@@ -182,6 +186,21 @@ pub struct Report {
     pub unhinted: bool,
     /// Somebody who should have been asked did not answer.
     pub partial: bool,
+}
+
+impl Report {
+    /// Tells of one more session.
+    pub fn add(&mut self, row: Row) {
+        match row {
+            Row::Session(session) => self.sessions.push(session),
+            Row::Line(line) => self.lines.push(line),
+        }
+    }
+
+    /// The agent's own ids of all that it tells of.
+    pub fn native_ids(&self) -> impl Iterator<Item = &str> {
+        self.sessions.iter().map(|s| s.native_id.raw()).chain(self.lines.iter().map(Line::native_id))
+    }
 }
 
 /// A process tied to a session, with the evidence.

@@ -13,12 +13,16 @@
 //! The tail grows until the fold says that it knows how the last turn stands;
 //! if it grows into the head there is no gap, and the fold is whole.
 //!
+//! A file of one document, over many lines, is read as one line ([`is_document`]): it is no transcript that
+//! grows, so it is read whole, and anew when it has changed.
+//!
 //! The reader never holds a line in memory, never follows a file that is not
 //! regular, and never treats a line that cannot be parsed as the end of a file.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 use lariat_sys::file::Key;
 use memchr::memchr;
@@ -55,6 +59,9 @@ const WHOLE: u64 = 1 << 30;
 const FIRST_HEAD_READ: usize = 4 << 10;
 const FIRST_TAIL: u64 = 8 << 10;
 const CHUNK: usize = 64 << 10;
+/// How much of its start and of what comes before an offset tells that a file was not rewritten.
+const ANCHOR_HEAD: usize = 1024;
+const ANCHOR_END: usize = 64;
 
 /// What is remembered of one file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,6 +108,11 @@ impl<F> Reading<F> {
     }
 }
 
+/// Whether a file is one document, by its name.
+pub fn is_document(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "json")
+}
+
 /// A reader with its buffers, reused from file to file.
 pub struct Reader<F: Fold> {
     doc: Doc,
@@ -117,6 +129,15 @@ impl<F: Fold> Default for Reader<F> {
 }
 
 impl<F: Fold> Reader<F> {
+    /// Reads a file that is one document.
+    pub fn read_document(&mut self, file: File, key: &Key) -> io::Result<Box<Reading<F>>> {
+        self.source.open_document(file);
+        let reading = self.go_on(Reading::blank(), key);
+        self.bytes += self.source.taken;
+        // What is before it says nothing of the rest.
+        reading.map(|reading| Box::new(Reading { ragged: true, ..*reading }))
+    }
+
     /// Reads a file, going on from an earlier reading of it where that holds.
     pub fn read(
         &mut self,
@@ -270,13 +291,25 @@ pub struct Source {
     next: u64,
     chunk: usize,
     taken: u64,
+    /// Newlines are spaces.
+    document: bool,
+    /// The first bytes, as they were read.
+    head: Vec<u8>,
 }
 
 impl Source {
+    /// Starts on a file that is one document.
+    pub fn open_document(&mut self, file: File) {
+        self.open(file);
+        self.document = true;
+    }
+
     /// Starts on a file.
     pub fn open(&mut self, file: File) {
+        self.document = false;
         self.file = Some(file);
         self.taken = 0;
+        self.head.clear();
         self.seek(0, CHUNK);
     }
 
@@ -295,7 +328,14 @@ impl Source {
         let Some(file) = &self.file else { return Ok(()) };
         self.buffer.resize(self.buffer.len().max(self.chunk), 0);
         let n = file.read_at(&mut self.buffer[..self.chunk], self.next)?;
+        if self.document {
+            self.buffer[..n].iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
+        }
         (self.at, self.filled) = (0, n);
+        if self.next == 0 {
+            self.head.clear();
+            self.head.extend_from_slice(&self.buffer[..n.min(ANCHOR_HEAD)]);
+        }
         self.next += n as u64;
         self.taken += n as u64;
         self.chunk = (self.chunk * 2).clamp(FIRST_HEAD_READ, CHUNK);
@@ -303,18 +343,39 @@ impl Source {
     }
 
     /// What the file says at its start and before an offset: if that is the same
-    /// as before, so is what lies between.
+    /// as before, so is what lies between. What was just read is not read again.
     fn anchor(&mut self, offset: u64) -> io::Result<u64> {
-        let mut bytes = [0; 1024 + 64];
-        let (head, end) = (offset.min(1024) as usize, offset.min(64) as usize);
+        let mut bytes = [0; ANCHOR_HEAD + ANCHOR_END];
+        let (head, end) = bytes.split_at_mut(ANCHOR_HEAD);
+        let head = &mut head[..offset.min(ANCHOR_HEAD as u64) as usize];
+        let end = &mut end[..offset.min(ANCHOR_END as u64) as usize];
         if let Some(file) = &self.file {
-            let read = file.read_exact_at(&mut bytes[..head], 0);
-            let read = read.and_then(|()| file.read_exact_at(&mut bytes[1024..1024 + end], offset - end as u64));
+            let read = match self.head.get(..head.len()) {
+                Some(known) => {
+                    head.copy_from_slice(known);
+                    Ok(())
+                }
+                None => file.read_exact_at(head, 0),
+            };
+            let from = offset - end.len() as u64;
+            let read = read.and_then(|()| match self.held(from, end.len()) {
+                Some(known) => {
+                    end.copy_from_slice(known);
+                    Ok(())
+                }
+                None => file.read_exact_at(end, from),
+            });
             if read.is_err() {
                 return Ok(0);
             }
         }
         Ok(xxh3_64(&bytes))
+    }
+
+    /// These bytes of the file, if the buffer holds them.
+    fn held(&self, from: u64, len: usize) -> Option<&[u8]> {
+        let from = usize::try_from(from.checked_sub(self.next - self.filled as u64)?).ok()?;
+        self.buffer[..self.filled].get(from..from.checked_add(len)?)
     }
 }
 

@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::look::Look;
 use crate::reader::Fold;
-use crate::store::{self, Found, Readings};
+use crate::store::{self, Found, Loading, Readings};
 
 /// What one session used, as far as one file tells it.
 #[derive(Clone, Copy, Debug)]
@@ -322,23 +322,25 @@ pub fn read<F: Counts>(
         file.found.whole = true;
     }
     let found: Vec<&Found> = files.iter().map(|f| &f.found).collect();
-    let readings = store::read::<F>(look, cache, &found);
+    let read = store::read::<F>(look, Loading::later(look, cache), &found);
     let mut warnings = Vec::new();
     let mut twice = Twice::for_bytes(files.iter().map(|f| f.found.key.size).sum());
-    for (i, file) in files.iter().enumerate() {
-        let problem = match readings.get(i, &file.found) {
-            Ok(reading) => {
-                show(file, &reading.fold);
-                let tally = reading.fold.tally();
-                tally.uses.all().for_each(|entry| twice.mark(&entry.known));
-                let absurd = format!("{} records hold numbers that cannot be true; not counted", tally.absurd);
-                let problem = reading.complaint().or(Some(absurd).filter(|_| tally.absurd > 0));
-                problem.or((!reading.whole).then(|| "too large to be read whole: counted in part".to_owned()))
-            }
-            Err(e) => Some(e.to_string()).filter(|_| file.found.key.inode != 0), // else told when it was found
-        };
-        warnings.extend(problem.map(|why| warning(&file.found.path, why)));
-    }
+    let ((), readings) = read.while_saving(|readings| {
+        for (i, file) in files.iter().enumerate() {
+            let problem = match readings.get(i, &file.found) {
+                Ok(reading) => {
+                    show(file, &reading.fold);
+                    let tally = reading.fold.tally();
+                    tally.uses.all().for_each(|entry| twice.mark(&entry.known));
+                    let absurd = format!("{} records hold numbers that cannot be true; not counted", tally.absurd);
+                    let problem = reading.complaint().or(Some(absurd).filter(|_| tally.absurd > 0));
+                    problem.or((!reading.whole).then(|| "too large to be read whole: counted in part".to_owned()))
+                }
+                Err(e) => Some(e.to_string()).filter(|_| file.found.key.inode != 0), // else told when it was found
+            };
+            warnings.extend(problem.map(|why| warning(&file.found.path, why)));
+        }
+    });
     Counted { files, readings, twice, warnings }
 }
 

@@ -1,16 +1,17 @@
 //! Files of a store, many at once: keys first, then the cache, then the disk.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lariat_sys::clock;
-use lariat_sys::file::{self, Key};
+use lariat_sys::file::{self, Directory, Key};
 
 use crate::cache::{self, Cache, Kept};
 use crate::look::{Look, Scope};
-use crate::reader::{Fold, Reader, Reading};
+use crate::reader::{Fold, Reader, Reading, is_document};
 
 /// A file to be read.
 #[derive(Clone, Debug, Default)]
@@ -68,9 +69,63 @@ struct Batch {
     places: Vec<(usize, Place)>,
 }
 
-/// Reads files through the cache of that name, on all cores.
-pub fn read<F: Fold>(look: &Look<'_>, cache: &str, files: &[&Found]) -> Readings<F> {
-    let cache = Cache::load(look.places.cache.as_ref().map(|folder| folder.join(cache)));
+/// A cache that is being loaded, while the store's directories are walked.
+pub enum Loading {
+    /// By a thread.
+    Begun(std::thread::JoinHandle<Cache>),
+    /// Not yet.
+    Of(Option<PathBuf>),
+}
+
+impl Loading {
+    /// Begins to load the cache of that name.
+    pub fn begin(look: &Look<'_>, cache: &str) -> Loading {
+        let later = Loading::later(look, cache);
+        let Loading::Of(path) = &later else { return later };
+        let path = path.clone();
+        std::thread::Builder::new().spawn(|| Cache::load(path)).map_or(later, Loading::Begun)
+    }
+
+    /// The cache of that name, loaded when it is needed.
+    pub fn later(look: &Look<'_>, cache: &str) -> Loading {
+        Loading::Of(look.places.cache.as_ref().map(|folder| folder.join(cache)))
+    }
+
+    fn wait(self) -> Cache {
+        match self {
+            Loading::Begun(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Loading::Of(path) => Cache::load(path),
+        }
+    }
+}
+
+/// What files hold, of which the cache does not know all yet.
+pub struct Unsaved<F> {
+    readings: Readings<F>,
+    /// What the cache is to be told: the files' keys, and whether they are all files there are.
+    keys: Option<(Vec<Key>, bool)>,
+    now: i64,
+}
+
+impl<F: Fold> Unsaved<F> {
+    /// Does something with the readings while they are written down: nobody waits for that.
+    pub fn while_saving<R>(self, work: impl FnOnce(&Readings<F>) -> R) -> (R, Readings<F>) {
+        let Unsaved { readings, keys, now } = self;
+        let Some((keys, all)) = keys else { return (work(&readings), readings) };
+        let done = std::thread::scope(|scope| {
+            let save = || readings.save(&keys, all, now);
+            if std::thread::Builder::new().spawn_scoped(scope, save).is_err() {
+                save();
+            }
+            work(&readings)
+        });
+        (done, readings)
+    }
+}
+
+/// Reads files through a cache, on all cores.
+pub fn read<F: Fold>(look: &Look<'_>, cache: Loading, files: &[&Found]) -> Unsaved<F> {
+    let cache = cache.wait();
     let now = clock::now_ms().saturating_mul(1_000_000);
     let mut missing = Vec::new();
     let places = files.iter().enumerate().map(|(i, file)| {
@@ -86,19 +141,20 @@ pub fn read<F: Fold>(look: &Look<'_>, cache: &str, files: &[&Found]) -> Readings
     });
     let places = places.collect();
     let mut readings = Readings { cache, fresh: Vec::new(), places, fold: std::marker::PhantomData };
-    if !missing.is_empty() {
-        readings.read_missing(look, files, missing);
-        readings.save(look, files, now);
+    if missing.is_empty() {
+        return Unsaved { readings, keys: None, now };
     }
-    readings
+    readings.read_missing(look, files, missing);
+    let keys = files.iter().map(|f| f.key).collect();
+    Unsaved { readings, keys: Some((keys, look.scope == Scope::All)), now }
 }
 
 /// Reads files through the cache of that name, on all cores; the answers are in
 /// order.
 pub fn read_all<F: Fold>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
     let files: Vec<&Found> = files.iter().collect();
-    let readings = read::<F>(look, cache, &files);
-    files.iter().enumerate().map(|(i, file)| readings.get(i, file)).collect()
+    let read = read::<F>(look, Loading::later(look, cache), &files);
+    read.while_saving(|readings| files.iter().enumerate().map(|(i, file)| readings.get(i, file)).collect()).0
 }
 
 impl<F: Fold> Readings<F> {
@@ -111,19 +167,26 @@ impl<F: Fold> Readings<F> {
         };
         // What the cache cannot tell after all is read.
         let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
-        known.unwrap_or_else(|| read_one(&mut Reader::default(), file, None))
+        known.unwrap_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None))
     }
 
     fn read_missing(&mut self, look: &Look<'_>, files: &[&Found], missing: Vec<(usize, Option<cache::Place>)>) {
         let cache = &self.cache;
         let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
+        // In the order in which they lie on disk: those of a folder mostly follow each other.
+        let mut missing = missing;
+        missing.sort_unstable_by_key(|(i, _)| files[*i].key.inode);
         let batches: Vec<&[_]> = missing.chunks(32).collect();
-        self.fresh = in_parallel_with(batches, Reader::<F>::default, |reader, batch| {
+        let own = || (Reader::<F>::default(), Folder::default());
+        self.fresh = in_parallel_with(batches, own, |(reader, folder), batch| {
             let mut bytes = Vec::with_capacity(batch.len() * 512);
-            let places = batch.iter().map(|(i, place)| {
+            let places = batch.iter().enumerate().map(|(at, (i, place))| {
                 look.steps.fetch_add(1, Ordering::Relaxed);
-                let from = bytes.len();
-                let read = read_one(reader, files[*i], place.and_then(earlier)).and_then(|reading| {
+                let (from, wanted) = (bytes.len(), files[*i]);
+                let next = batch.get(at + 1).map(|(i, _)| files[*i]);
+                let read = folder.open(wanted, next);
+                let read = read.and_then(|f| read_one(reader, f, wanted, place.and_then(earlier)));
+                let read = read.and_then(|reading| {
                     bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
                     Ok(reading.whole)
                 });
@@ -146,18 +209,18 @@ impl<F: Fold> Readings<F> {
 
     /// What nobody asked for this time is kept too, unless all was asked for: then
     /// it is of files that are gone.
-    fn save(&self, look: &Look<'_>, files: &[&Found], now: i64) {
-        let asked = files.iter().zip(&self.places).filter_map(|(file, place)| match place {
+    fn save(&self, keys: &[Key], all: bool, now: i64) {
+        let asked = keys.iter().zip(&self.places).filter_map(|(key, place)| match place {
             Place::Kept(place) => self.cache.get(*place),
             Place::Fresh { batch, from, to, whole } => {
                 let bytes = &self.fresh[*batch].bytes[*from..*to];
-                Some(Kept { key: file.key, whole: *whole, bytes, newer: true })
+                Some(Kept { key: *key, whole: *whole, bytes, newer: true })
             }
             Place::Failed(_) => None,
         });
         let mut kept: Vec<Kept<'_>> = asked.collect();
-        if look.scope != Scope::All {
-            let asked: HashSet<(u64, u64)> = files.iter().map(|f| (f.key.device, f.key.inode)).collect();
+        if !all {
+            let asked: HashSet<(u64, u64)> = keys.iter().map(|key| (key.device, key.inode)).collect();
             kept.extend(self.cache.all().filter(|k| !asked.contains(&(k.key.device, k.key.inode))));
         }
         self.cache.save(kept, now);
@@ -172,12 +235,43 @@ fn open(wanted: &Found) -> io::Result<std::fs::File> {
     }
 }
 
+/// Reads an open file: as lines, or as the one document that it is.
 fn read_one<F: Fold>(
     reader: &mut Reader<F>,
+    file: std::fs::File,
     wanted: &Found,
     prior: Option<Box<Reading<F>>>,
 ) -> io::Result<Box<Reading<F>>> {
-    open(wanted).and_then(|file| reader.read(file, &wanted.key, prior, wanted.whole))
+    match is_document(&wanted.path) {
+        true => reader.read_document(file, &wanted.key),
+        false => reader.read(file, &wanted.key, prior, wanted.whole),
+    }
+}
+
+/// The folder that a thread is at: its files are opened without walking to it again.
+#[derive(Default)]
+struct Folder(Option<(PathBuf, Directory)>);
+
+impl Folder {
+    /// Opens a file; `next` is the one that will be wanted after it.
+    fn open(&mut self, wanted: &Found, next: Option<&Found>) -> io::Result<std::fs::File> {
+        let Some((folder, name)) = split(&wanted.path).filter(|_| wanted.key.inode != 0) else { return open(wanted) };
+        if self.0.as_ref().is_none_or(|(path, _)| path.as_os_str() != folder) {
+            if next.and_then(|n| split(&n.path)).is_none_or(|(path, _)| path != folder) {
+                return open(wanted);
+            }
+            self.0 = Directory::open(folder.as_ref()).ok().map(|opened| (folder.into(), opened));
+        }
+        match &self.0 {
+            Some((_, opened)) => opened.open_again(name),
+            None => open(wanted),
+        }
+    }
+}
+
+/// A path's folder and name.
+fn split(path: &Path) -> Option<(&OsStr, &str)> {
+    Some((path.parent()?.as_os_str(), path.file_name()?.to_str()?))
 }
 
 /// Cuts items into batches.

@@ -7,12 +7,12 @@
 mod args;
 mod output;
 mod table;
+mod tui;
 mod verbs;
 
 use std::process::ExitCode;
 
-use args::{Cli, Verb};
-use clap::Parser as _;
+use args::Verb;
 use lariat_protocol::json;
 use lariat_sys::memory;
 use output::{Failure, Out};
@@ -32,13 +32,14 @@ fn main() -> ExitCode {
     if let Some(code) = verbs::within(std::env::args_os()) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = args::parse();
     let mut out = Out::new(cli.common.json);
     let done = match cli.verb {
         None => verbs::ls::run(&cli.ls, &cli.common, &mut out),
         Some(Verb::Ls(ls) | Verb::Session { verb: args::SessionVerb::Ls(ls) }) => {
             verbs::ls::run(&ls, &cli.common, &mut out)
         }
+        Some(Verb::Top) => verbs::top::run(&cli.common),
         Some(Verb::Status(args)) => verbs::status::run(&args, &cli.common, &mut out),
         Some(Verb::Explain(args)) => verbs::explain::run(&args, &cli.common, &mut out),
         Some(Verb::Peek(args)) => verbs::peek::run(&args, &cli.common, &mut out),

@@ -3,12 +3,12 @@
 //! Text that agents chose arrives as [`Untrusted`] and leaves through its
 //! escaping; JSON leaves through [`crate::json`], which does the same for data.
 
-use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::io::{self, BufWriter, IoSlice, IsTerminal as _, Stdout, Write};
 use std::process::ExitCode;
 
-use lariat_core::{Listing, Session, Untrusted};
+use lariat_core::{Line, Listing, Session, Untrusted};
 use serde::Serialize;
 
 use crate::json::{self, Unwritable};
@@ -29,6 +29,16 @@ pub enum Failure {
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Failure::Error(error.into())
+    }
+}
+
+impl Failure {
+    /// What is told of it.
+    pub fn text(&self) -> String {
+        match self {
+            Failure::Usage(text) | Failure::Refused(text) | Failure::Unread(text) => text.clone(),
+            Failure::Error(error) => format!("{error:#}"),
+        }
     }
 }
 
@@ -58,7 +68,7 @@ pub fn complain(text: impl Display) {
 }
 
 /// How strongly a text stands out.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ink {
     /// As it is.
     Plain,
@@ -72,6 +82,14 @@ pub enum Ink {
     Active,
     /// Something is off.
     Odd,
+}
+
+/// A line, part by part. Each part is ours or already escaped.
+pub type Spans = Vec<(Ink, String)>;
+
+/// Whether nobody wants colours.
+pub fn is_colourless() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) || std::env::var_os("TERM").is_some_and(|t| t == "dumb")
 }
 
 /// Standard output.
@@ -88,9 +106,8 @@ impl Out {
     pub fn new(json: bool) -> Out {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-            || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour: terminal && !plain, terminal }
+        let colour = terminal && !is_colourless();
+        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour, terminal }
     }
 
     /// How many columns there are; a pipe has many.
@@ -140,6 +157,11 @@ impl Out {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
+    /// A line in its colours.
+    pub fn spans(&self, spans: &[(Ink, String)]) -> String {
+        spans.iter().map(|(ink, text)| self.ink(*ink, text)).collect()
+    }
+
     /// Prints a value as one line of JSON.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let mut text = Vec::new();
@@ -149,8 +171,8 @@ impl Out {
     }
 
     /// Prints a listing as one line of JSON.
-    pub fn listing(&mut self, listing: &Listing) -> Result<(), Failure> {
-        self.listing_before(listing, b"}\n")
+    pub fn listing(&mut self, listing: &Listing, lines: &[Line]) -> Result<(), Failure> {
+        self.listing_before(listing, lines, b"}\n")
     }
 
     /// Prints one page of a listing, with the id after which the next begins.
@@ -158,12 +180,12 @@ impl Out {
         let mut end = b",\"next\":".to_vec();
         json::write(&mut end, &next)?;
         end.extend_from_slice(b"}\n");
-        self.listing_before(listing, &end)
+        self.listing_before(listing, &[], &end)
     }
 
-    fn listing_before(&mut self, listing: &Listing, end: &[u8]) -> Result<(), Failure> {
+    fn listing_before(&mut self, listing: &Listing, lines: &[Line], end: &[u8]) -> Result<(), Failure> {
         write!(self.to, "{{\"schema\":{},\"at\":\"{}\",\"sessions\":[", listing.schema, listing.at)?;
-        self.sessions(&listing.sessions)?;
+        self.sessions(&listing.sessions, lines)?;
         let mut rest = b"],\"unbound\":".to_vec();
         json::write(&mut rest, &listing.unbound)?;
         rest.extend_from_slice(b",\"warnings\":");
@@ -176,18 +198,27 @@ impl Out {
 
     /// Ten thousand sessions are ten megabytes of text: most was made by the threads
     /// that looked, and leaves from where it lies.
-    fn sessions(&mut self, sessions: &[Box<Session>]) -> Result<(), Failure> {
+    fn sessions(&mut self, sessions: &[Box<Session>], lines: &[Line]) -> Result<(), Failure> {
         /// How many pieces the kernel takes at once.
         const AT_ONCE: usize = 1024;
-        let text = |session: &'_ Session| {
+        let text = |session: &Session| {
             let mut text = Vec::new();
-            json::write(&mut text, session).map(|()| Cow::Owned(text))
+            json::write(&mut text, session).map(|()| text)
         };
-        let texts = sessions.iter().map(|s| s.text.as_deref().map_or_else(|| text(s), |t| Ok(Cow::Borrowed(t))));
-        let texts: Vec<Cow<'_, [u8]>> = texts.collect::<Result<_, Unwritable>>()?;
-        let commas = texts.iter().flat_map(|text| [IoSlice::new(b","), IoSlice::new(text)]);
-        let mut pieces: Vec<IoSlice<'_>> = commas.skip(1).collect();
-        let mut left = pieces.as_mut_slice();
+        let texts: Vec<Vec<u8>> = sessions.iter().map(|s| text(s)).collect::<Result<_, Unwritable>>()?;
+        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(2 * (sessions.len() + lines.len()));
+        let mut next = |text| pieces.extend([IoSlice::new(b","), IoSlice::new(text)]);
+        // Both are in the order of the listing.
+        let mut lines = lines.iter().peekable();
+        for (session, text) in sessions.iter().zip(&texts) {
+            let place = (session.status, Reverse(session.updated_at));
+            while let Some(line) = lines.next_if(|l| (l.status, Reverse(l.updated_at)) < place) {
+                next(&line.text);
+            }
+            next(text);
+        }
+        lines.for_each(|line| next(&line.text));
+        let mut left = pieces.get_mut(1..).unwrap_or_default(); // no comma before the first
         self.to.flush()?;
         while !left.is_empty() {
             match rustix::io::writev(io::stdout(), &left[..left.len().min(AT_ONCE)]) {

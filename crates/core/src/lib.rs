@@ -19,7 +19,7 @@ pub mod time;
 
 pub use intent::{Intent, Want};
 pub use observation::{Ask, AskKind, Fact, Observation, Outcome, State, Turn, Witness};
-pub use session::{Exit, Listing, Session, Tokens, Unbound, Warning};
+pub use session::{Exit, Line, Listing, Row, Session, Tokens, Unbound, Warning};
 pub use status::{Role, Status, Verdict, judge};
 pub use text::Untrusted;
 pub use time::Time;

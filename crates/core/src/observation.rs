@@ -95,6 +95,12 @@ pub enum AskKind {
 }
 
 impl AskKind {
+    /// Whether it is asked by a turn that could not go on and is over: the agent
+    /// stands at its prompt, and says of itself that it is idle.
+    pub fn ends_a_turn(self) -> bool {
+        matches!(self, AskKind::Login | AskKind::Limit)
+    }
+
     /// The word used in a reason.
     pub fn word(self) -> &'static str {
         match self {
@@ -144,12 +150,16 @@ pub enum Fact {
     Turn(Turn),
     /// The transcript could not be read far enough to tell of its last turn.
     TurnUnread(Untrusted),
+    /// Nothing of this agent ever tells how a turn of it stands, and why not.
+    Mute(Untrusted),
     /// What it asks a person.
     Asks(Ask),
     /// How its process ended.
     Exit(Exit),
     /// The agent's own record that a person ended the session.
     Left(Untrusted),
+    /// It was started a moment ago with something to do, which it may not have taken up yet.
+    Given,
     /// Worth showing, decides nothing.
     Note(Untrusted),
 }
@@ -161,6 +171,7 @@ impl Fact {
             Fact::State(State::Busy) => "status busy",
             Fact::State(State::Idle) => "status idle",
             Fact::State(State::Shell) => "status shell: turn over, a background shell still runs",
+            Fact::Given => "started a moment ago with a prompt",
             Fact::Turn(Turn::Never) => "no turn recorded",
             Fact::Turn(Turn::Open(None)) => "turn open",
             Fact::Turn(Turn::Over(Outcome::Well)) => "turn over, answered",
@@ -183,11 +194,12 @@ impl Fact {
             Fact::Turn(Turn::Over(Outcome::Failed(error))) => join("turn ended in an error: ", error),
             Fact::Turn(Turn::Over(Outcome::Aborted(how))) => join("turn aborted: ", how),
             Fact::TurnUnread(why) => join("last turn unreadable: ", why),
+            Fact::Mute(why) => join("nothing tells of its turns: ", why),
             Fact::Asks(ask) => join("asks for ", &ask.reason()),
             Fact::Exit(exit) => format!("exited with {exit}"),
             Fact::Left(how) => join("ended by a person: ", how),
             Fact::Note(text) => text.raw().to_owned(),
-            Fact::State(_) | Fact::Turn(_) => return self.constant().unwrap_or_default().into(),
+            Fact::State(_) | Fact::Turn(_) | Fact::Given => return self.constant().unwrap_or_default().into(),
         })
     }
 }

@@ -113,31 +113,50 @@ pub struct Session {
     /// Its process is a server that others depend on too.
     #[serde(skip)]
     pub shared: bool,
-    /// All of the above as text, if the listing was asked for as text.
-    #[serde(skip)]
-    pub text: Option<Box<[u8]>>,
 }
 
 impl Session {
-    /// Keeps the text, and else only what lists are sorted and chosen by.
-    pub fn keep_text(&mut self, text: Box<[u8]>) {
-        self.text = Some(text);
-        self.reason = Untrusted::default();
-        self.because = Vec::new();
-        self.transcript = None;
-        for told in [
-            &mut self.name,
-            &mut self.cwd,
-            &mut self.branch,
-            &mut self.model,
-            &mut self.title,
-            &mut self.prompt,
-            &mut self.tool,
-            &mut self.parent,
-        ] {
-            *told = None;
+    /// Whether it stands at its prompt with its turn over: it is idle, or waits for a
+    /// login or a limit, of which it would learn by the next prompt.
+    pub fn at_its_prompt(&self) -> bool {
+        let ended_its_turn = |(role, o): &(Role, Observation)| {
+            *role == Role::Decided && matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn())
+        };
+        match self.status {
+            Status::Idle => true,
+            Status::Waiting => self.because.iter().any(ended_its_turn),
+            _ => false,
         }
     }
+}
+
+/// An ended session as text, with what lists are sorted and chosen by: a tenth of
+/// what a [`Session`] takes, where there are ten thousand and one answer is made of them.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the fields of Session of the same names")]
+pub struct Line {
+    pub id: Untrusted,
+    pub agent: &'static str,
+    pub status: Status,
+    pub updated_at: Option<Time>,
+    /// The session as it is printed.
+    pub text: Box<[u8]>,
+}
+
+impl Line {
+    /// The agent's own id, which follows its name in the id.
+    pub fn native_id(&self) -> &str {
+        self.id.raw().get(self.agent.len() + 1..).unwrap_or_default()
+    }
+}
+
+/// What is told of a session.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Row {
+    /// All of it.
+    Session(Box<Session>),
+    /// It has ended, nobody asked anything of it, and the answer is text.
+    Line(Line),
 }
 
 fn serialize_because<S: Serializer>(because: &[(Role, Observation)], s: S) -> Result<S::Ok, S::Error> {

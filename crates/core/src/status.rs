@@ -14,10 +14,13 @@
 //!                |                         |                     |
 //!   agent's own word (State)      a person asked: stopped     unknown
 //!     waiting/busy/idle/shell     exit record + last turn
+//!     idle, but a login or limit
+//!       stopped it:   waiting
 //!   else it asks:     waiting       open, cut off: interrupted
 //!   else turn open:   working       open, exit > 0: failed
 //!   else turn over:   idle          over: done, failed, stopped
 //!   else nothing yet: starting      never: done, unless it died busy
+//!                                   nothing ever tells: by the exit alone
 //! ```
 //!
 //! **How is it?** While it lives, the agent's own word beats the transcript:
@@ -32,7 +35,7 @@
 use serde::Serialize;
 
 use crate::intent::{Intent, Want};
-use crate::observation::{Fact, Observation, Outcome, State, Turn, Witness};
+use crate::observation::{Ask, Fact, Observation, Outcome, State, Turn, Witness};
 use crate::session::Exit;
 use crate::text::Untrusted;
 
@@ -159,9 +162,11 @@ struct Evidence<'a> {
     state: Option<(usize, &'a State)>,
     turn: Option<(usize, &'a Turn)>,
     unread: Option<usize>,
-    asks: Option<(usize, Untrusted)>,
+    mute: Option<usize>,
+    asks: Option<(usize, &'a Ask)>,
     exit: Option<(usize, Exit)>,
     left: Option<usize>,
+    given: Option<usize>,
 }
 
 impl<'a> Evidence<'a> {
@@ -181,9 +186,11 @@ impl<'a> Evidence<'a> {
             state: None,
             turn: None,
             unread: None,
+            mute: None,
             asks: None,
             exit: None,
             left: None,
+            given: None,
         };
         for i in order {
             match &all[i].fact {
@@ -194,9 +201,11 @@ impl<'a> Evidence<'a> {
                 Fact::State(state) => found.state = found.state.or(Some((i, state))),
                 Fact::Turn(turn) => found.turn = found.turn.or(Some((i, turn))),
                 Fact::TurnUnread(_) => found.unread = found.unread.or(Some(i)),
-                Fact::Asks(ask) => found.asks = found.asks.take().or_else(|| Some((i, ask.reason()))),
+                Fact::Mute(_) => found.mute = found.mute.or(Some(i)),
+                Fact::Asks(ask) => found.asks = found.asks.or(Some((i, ask))),
                 Fact::Exit(exit) => found.exit = found.exit.or(Some((i, *exit))),
                 Fact::Left(_) => found.left = found.left.or(Some(i)),
+                Fact::Given => found.given = found.given.or(Some(i)),
             }
         }
         found
@@ -212,7 +221,9 @@ impl<'a> Evidence<'a> {
                 return Role::Decided;
             }
             let agrees = match &o.fact {
-                Fact::Note(_) | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => return Role::Context,
+                Fact::Note(_) | Fact::Given | Fact::Mute(_) | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => {
+                    return Role::Context;
+                }
                 Fact::Alive { .. } => !status.ended() && status != Status::Unknown,
                 Fact::Gone(_) => status.ended(),
                 Fact::Unseen(_) => status == Status::Unknown,
@@ -239,17 +250,17 @@ type Ruling = (Status, Untrusted, Vec<usize>);
 fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
     // What a hook asks stands until the agent itself has said something newer.
     let newer = |asked: usize| e.state.is_some_and(|(i, _)| e.all[i].at > e.all[asked].at);
-    if let Some((i, reason)) = &e.asks
-        && e.all[*i].witness == Witness::Hook
-        && !newer(*i)
+    if let Some((i, ask)) = e.asks
+        && e.all[i].witness == Witness::Hook
+        && !newer(i)
     {
-        return (Status::Waiting, reason.clone(), vec![alive, *i]);
+        return (Status::Waiting, ask.reason(), vec![alive, i]);
     }
     match (&e.state, &e.asks, &e.turn) {
         (Some((i, State::Waiting(what))), asks, _) => {
-            let reason = asks.as_ref().map_or_else(|| what.clone(), |(_, reason)| reason.clone());
+            let reason = asks.map_or_else(|| what.clone(), |(_, ask)| ask.reason());
             let mut deciding = vec![alive, *i];
-            deciding.extend(asks.as_ref().map(|(asked, _)| *asked));
+            deciding.extend(asks.map(|(asked, _)| asked));
             (Status::Waiting, reason, deciding)
         }
         (Some((i, State::Busy)), _, turn) => {
@@ -260,8 +271,17 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
             };
             (Status::Working, doing, vec![alive, *i])
         }
+        // It stands at its prompt and can do nothing there until a person has seen to this.
+        (Some((i, State::Idle | State::Shell)), Some((asked, ask)), _) if ask.kind.ends_a_turn() => {
+            (Status::Waiting, ask.reason(), vec![alive, *asked, *i])
+        }
         (Some((i, State::Shell)), _, _) => {
             (Status::Idle, "turn over, a background shell still runs".into(), vec![alive, *i])
+        }
+        // At its prompt, with one in its hands that no turn shows yet: that is not rest.
+        (Some((i, State::Idle)), _, None | Some((_, Turn::Never))) if e.given.is_some() && e.unread.is_none() => {
+            let deciding = [alive, *i].into_iter().chain(e.given);
+            (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
         }
         (Some((i, _)), _, turn) => {
             let reason = match turn {
@@ -272,7 +292,7 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
             };
             (Status::Idle, reason, vec![alive, *i])
         }
-        (None, Some((i, reason)), _) => (Status::Waiting, reason.clone(), vec![alive, *i]),
+        (None, Some((i, ask)), _) => (Status::Waiting, ask.reason(), vec![alive, *i]),
         (None, None, Some((i, Turn::Open(doing)))) => {
             (Status::Working, doing.clone().unwrap_or_else(|| "turn open".into()), vec![alive, *i])
         }
@@ -280,9 +300,11 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
         (None, None, Some((i, Turn::Never))) => {
             (Status::Starting, "alive, no turn recorded yet".into(), vec![alive, *i])
         }
-        (None, None, None) => match e.unread {
-            Some(i) => (Status::Unknown, e.told(i), vec![alive, i]),
-            None => (Status::Starting, "alive, no native record yet".into(), vec![alive]),
+        (None, None, None) => match (e.unread, e.mute) {
+            (Some(i), _) => (Status::Unknown, e.told(i), vec![alive, i]),
+            // No probe has failed, so it is not unknown; and nothing says that it rests.
+            (None, Some(i)) => (Status::Starting, e.told(i), vec![alive, i]),
+            (None, None) => (Status::Starting, "alive, no native record yet".into(), vec![alive]),
         },
     }
 }
@@ -311,15 +333,26 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
         e.state.filter(|(i, state)| **state == State::Busy && (e.turn.is_none() || e.all[*i].at > last_record));
     let open = Turn::Open(None);
     let turn = match (e.turn, frozen) {
-        (Some((_, Turn::Over(Outcome::Well) | Turn::Never)) | None, Some((i, _))) => Some((i, &open)),
+        (Some((_, Turn::Over(_) | Turn::Never)) | None, Some((i, _))) => Some((i, &open)),
         (turn, _) => turn,
     };
+    if let (None, Some(mute)) = (&turn, e.mute) {
+        // That it was asked to run and was ended by nobody's wish is certain; that all went well is not.
+        deciding.push(mute);
+        let (status, how) = match (exit, dirty) {
+            (Some(Exit::Code(0)), _) => (Status::Done, "it exited with 0".to_owned()),
+            (_, Some(exit)) => (Status::Failed, format!("it exited with {exit}")),
+            (Some(exit), None) => (Status::Interrupted, format!("it was ended by {exit}")),
+            (None, None) => (Status::Interrupted, "nobody saw how it ended".to_owned()),
+        };
+        return (status, Untrusted::new(format!("{how}; {}", e.told(mute).raw())), deciding);
+    }
     let Some((i, turn)) = &turn else {
         return match e.unread {
             Some(unread) => (Status::Unknown, e.told(unread), vec![gone, unread]),
             None => match dirty {
                 Some(exit) => (Status::Failed, format!("exited with {exit} before any turn").into(), deciding),
-                None => (Status::Done, "ended before any turn was recorded".into(), deciding),
+                None => (Status::Done, by_signal("ended before any turn was recorded", signal), deciding),
             },
         };
     };
@@ -343,13 +376,14 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
         (Turn::Over(Outcome::Well) | Turn::Never, Some(exit), _) => {
             (Status::Failed, Untrusted::new(format!("exited with {exit} after its last turn")))
         }
-        (Turn::Over(Outcome::Well), None, Some(n)) => {
-            (Status::Done, Untrusted::new(format!("turn over; its process ended by signal {n}")))
-        }
-        (Turn::Over(Outcome::Well), None, None) => (Status::Done, "turn over".into()),
-        (Turn::Never, None, _) => (Status::Done, "no turn was ever started".into()),
+        (Turn::Over(Outcome::Well), None, signal) => (Status::Done, by_signal("turn over", signal)),
+        (Turn::Never, None, signal) => (Status::Done, by_signal("no turn was ever started", signal)),
     };
     (status, reason, deciding)
+}
+
+fn by_signal(reason: &'static str, signal: Option<i32>) -> Untrusted {
+    signal.map_or_else(|| reason.into(), |n| Untrusted::new(format!("{reason}; its process ended by signal {n}")))
 }
 
 fn untold(e: &Evidence<'_>) -> Ruling {

@@ -69,6 +69,49 @@ fn what_a_hook_asks_stands_until_the_agent_says_something_newer() {
 }
 
 #[test]
+fn of_an_agent_that_tells_nothing_only_its_process_is_believed() {
+    let mute = || see(Witness::Shim, Fact::Mute("it is only described".into()));
+    let live = judge(&[alive(), mute()], None);
+    assert_eq!((live.status, live.live), (Status::Starting, Some(true)));
+    assert_eq!(live.reason.raw(), "nothing tells of its turns: it is only described");
+    assert_eq!(word(&[alive(), mute(), open()]), Status::Working, "one prompt, until it exits");
+    assert_eq!(word(&[gone(), mute(), exit(Exit::Code(0))]), Status::Done);
+    assert_eq!(word(&[gone(), mute(), exit(Exit::Code(3))]), Status::Failed);
+    for how in [vec![exit(Exit::Signal(9))], vec![exit(Exit::Code(137))], vec![]] {
+        let wanted = Intent { want: Want::Run, generation: 1, at: Time(1), found_live: true, until: None };
+        let verdict = judge(&[vec![gone(), mute()], how].concat(), Some(&wanted));
+        assert_eq!((verdict.status, verdict.restorable), (Status::Interrupted, true), "never called well ended");
+    }
+    assert_eq!(word(&[mute()]), Status::Unknown, "and it proves neither life nor death");
+}
+
+#[test]
+fn a_prompt_that_no_turn_shows_yet_is_not_rest() {
+    let given = || see(Witness::Shim, Fact::Given);
+    for turn in [None, Some(see(Witness::Store, Fact::Turn(Turn::Never)))] {
+        let idle = [alive(), state(State::Idle), given()].into_iter().chain(turn).collect::<Vec<_>>();
+        let verdict = judge(&idle, None);
+        assert_eq!((verdict.status, verdict.roles[2]), (Status::Starting, Role::Decided));
+    }
+    assert_eq!(word(&[alive(), state(State::Idle), given(), well()]), Status::Idle);
+    assert_eq!(word(&[alive(), state(State::Busy), given()]), Status::Working);
+    assert_eq!(word(&[gone(), given()]), word(&[gone()]));
+}
+
+#[test]
+fn at_its_prompt_with_a_login_or_a_limit_in_the_way_it_needs_a_person() {
+    let failed = || turn(Turn::Over(Outcome::Failed("Please run /login".into())));
+    let ask = |kind| see(Witness::Store, Fact::Asks(Ask { kind, text: "Please run /login".into() }));
+    let verdict = judge(&[alive(), state(State::Idle), failed(), ask(AskKind::Login)], None);
+    assert_eq!((verdict.status, verdict.reason.raw()), (Status::Waiting, "login: Please run /login"));
+    assert_eq!(word(&[alive(), state(State::Shell), failed(), ask(AskKind::Limit)]), Status::Waiting);
+    assert_eq!(word(&[alive(), failed(), ask(AskKind::Limit)]), Status::Waiting);
+    assert_eq!(word(&[alive(), state(State::Busy), failed(), ask(AskKind::Limit)]), Status::Working);
+    assert_eq!(word(&[alive(), state(State::Idle), open(), ask(AskKind::Permission)]), Status::Idle);
+    assert_eq!(word(&[gone(), state(State::Idle), failed(), ask(AskKind::Login)]), Status::Failed);
+}
+
+#[test]
 fn the_agents_word_beats_the_transcript_and_says_so() {
     let background = judge(&[alive(), state(State::Busy), well()], None);
     assert_eq!(background.status, Status::Working);
@@ -133,6 +176,11 @@ fn a_word_frozen_at_busy_tells_of_a_turn_not_yet_written_down() {
     assert_eq!(word(&[gone(), busy(5), well_at(4)]), Status::Interrupted);
     assert_eq!(word(&[gone(), busy(4), well_at(5)]), Status::Done, "a later run has ended well since");
     assert_eq!(word(&[gone(), state(State::Idle).at(Some(Time(5)))]), Status::Done);
+    for before in [Outcome::Failed("API Error".into()), Outcome::Aborted("Esc".into())] {
+        let before = |at: i64| turn(Turn::Over(before.clone())).at(Some(Time(at)));
+        assert_eq!(word(&[gone(), busy(5), before(4)]), Status::Interrupted, "the next turn had begun");
+        assert_ne!(word(&[gone(), busy(4), before(5)]), Status::Interrupted, "that very turn had ended");
+    }
 }
 
 #[test]
@@ -189,11 +237,13 @@ fn any_fact() -> impl Strategy<Value = Fact> {
         text().prop_map(|d| Fact::Turn(Turn::Open(Some(d)))),
         outcome.prop_map(|o| Fact::Turn(Turn::Over(o))),
         text().prop_map(Fact::TurnUnread),
+        text().prop_map(Fact::Mute),
         text().prop_map(|text| Fact::Asks(Ask { kind: AskKind::Question, text })),
         (0..200i32).prop_map(|n| Fact::Exit(Exit::Code(n))),
         (1..32i32).prop_map(|n| Fact::Exit(Exit::Signal(n))),
         text().prop_map(Fact::Left),
         text().prop_map(Fact::Note),
+        Just(Fact::Given),
     ]
 }
 

@@ -45,7 +45,6 @@ pub fn session(id: &'static str, status: Status, reason: &'static str) -> Box<Se
         transcript: None,
         start: Some(1),
         shared: false,
-        text: None,
     })
 }
 
@@ -59,6 +58,7 @@ fn answer(sessions: Vec<Box<Session>>, failed: &[&'static str]) -> Answer {
             warnings: Vec::new(),
             hidden: Hidden::default(),
         },
+        lines: Vec::new(),
         watch: Vec::new(),
         partial: !failed.is_empty(),
         unhinted: false,

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
-use lariat_core::{Listing, Session, Status, Time, Untrusted, Warning};
+use lariat_core::{Listing, Session, Time, Untrusted, Warning};
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +113,7 @@ impl Fuse {
             Limit::Cost(most) => session?.cost_usd.and_then(|c| used(c, most)),
             Limit::Age(most) => session?.started_at.and_then(|from| by_time(from, Time(from.0 + most))),
             Limit::Idle(most) => {
-                let session = session.filter(|s| s.status == Status::Idle)?;
+                let session = session.filter(|s| s.at_its_prompt())?;
                 session.updated_at.and_then(|from| by_time(from, Time(from.0 + most)))
             }
         }

@@ -281,6 +281,7 @@ pub fn depends(places: &Places, answer: &Answer) -> Seen {
     let unfinished = |s: &Session| wishes.by_id.get(s.id.raw()).is_some_and(|w| is_unfinished(w, s));
     let sure = |s: &Session| sure(s) && !unfinished(s);
     let hinted = !answer.partial && listing.unbound.is_empty() && listing.sessions.iter().all(|s| sure(s));
+    let hinted = hinted && answer.lines.iter().all(|l| told.contains(l.agent));
     // A store that does not tell where its files are may have one more at any time.
     let local = adapters.iter().filter(|a| a.remote().is_none());
     let silent = local.filter(|a| a.directories(places).is_none()).map(|a| a.store(places));

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Sighting};
-use lariat_adapters::{Adapter, Ask};
+use lariat_adapters::{Adapter, Ask, described};
 use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
@@ -29,6 +29,8 @@ use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
+/// How long after its start an agent may still be about to take up its prompt.
+const TAKING_UP: i64 = 15_000;
 /// How much of a terminal's output is looked at first for what its agent says of itself.
 const FIRST_LOOK: u64 = 64 << 10;
 /// How long one look waits for exits that are being written down, all of them together.
@@ -58,6 +60,9 @@ pub struct Record {
     /// It is to be brought back without asking.
     #[serde(default)]
     pub kept: bool,
+    /// Its last run was given something to do.
+    #[serde(default)]
+    pub prompted: bool,
     /// When.
     pub created_at: Time,
     /// The worktree it was launched in, if one was made for it.
@@ -198,6 +203,11 @@ impl Launched {
         }))
     }
 
+    /// Takes what the settings say of its agent now over what they said when it was launched.
+    pub fn hear_of(&mut self, places: &Places) {
+        self.record.ask = start::told_of(places, &self.record.agent, std::mem::take(&mut self.record.ask));
+    }
+
     /// Its agent's process, if that very one still runs. An error is no answer.
     pub fn process(&self) -> io::Result<Option<Process>> {
         let Some(shim) = &self.shim else { return Ok(None) };
@@ -263,6 +273,13 @@ impl Launched {
         Ok(table.iter().filter(|p| ours(p) && !matches!(p.is_alive(), Ok(false))).map(|p| p.pid).collect())
     }
 
+    /// Whether it was started with something to do, and so lately that it may not have
+    /// taken it up.
+    pub fn may_not_have_begun(&self, now: Time) -> bool {
+        let lately = |s: &Shim| now.0 - s.started_at.0 < TAKING_UP;
+        self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(lately)
+    }
+
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self, settling: &OnceLock<Instant>) -> Option<record::Exit> {
@@ -291,8 +308,18 @@ impl Launched {
 
     /// Adds to a sighting what the shim knows; whether the session still has the
     /// handle.
-    pub fn testify(&self, places: &Places, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
+    pub fn testify(&self, places: &Places, now: Time, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
+        let told_nothing = sighting.observations.is_empty();
+        let mute = self.adapter().is_some_and(|a| a.is_mute());
+        if mute {
+            sighting.observations.push(seen(Fact::Mute(described::WHY.into())));
+            let described = self.record.ask.described.as_ref().filter(|_| sighting.transcript.is_none());
+            let found = described.and_then(|d| described::find(places, d, &sighting.native_id));
+            if let Some((path, at)) = found {
+                (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
+            }
+        }
         match self.process() {
             // What the agent itself records as ended has moved on within its process.
             Ok(Some(process)) if has_ended(sighting) => {
@@ -306,6 +333,11 @@ impl Launched {
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
                 sighting.observations.extend(self.says().map(|state| seen(Fact::State(state))));
+                // One prompt, and its end is the turn's.
+                let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
+                sighting.observations.extend(turn.map(seen));
+                let given = self.shim.as_ref().filter(|_| self.may_not_have_begun(now));
+                sighting.observations.extend(given.map(|s| seen(Fact::Given).at(Some(s.started_at))));
                 sighting.process.get_or_insert(process);
                 return true;
             }
@@ -319,7 +351,7 @@ impl Launched {
         let Some(exit) = &settled else {
             // Nobody saw how it ended. That it did is certain; whether the session went on
             // elsewhere, only the agent's own records could tell.
-            if self.shim.is_some() && sighting.observations.is_empty() {
+            if self.shim.is_some() && told_nothing {
                 sighting.observations.push(seen(Fact::Gone("its process is gone, and nobody saw how".into())));
             }
             return true;
@@ -366,7 +398,7 @@ impl Launched {
         let mut most = FIRST_LOOK;
         loop {
             let last = output.tail(most).ok()?;
-            let said = adapter.state_in_output(&last.bytes);
+            let said = adapter.state_in_output(&last.bytes, &self.record.launch.argv);
             if said.is_some() || (last.bytes.len() as u64) < most {
                 return said;
             }

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use lariat_adapters::Adapter;
 use lariat_adapters::look::{Look, Places, Report, Scope, Sighting};
 use lariat_adapters::settings::Settings;
+use lariat_adapters::{Adapter, described};
 use lariat_core::session::Hidden;
-use lariat_core::{Fact, Listing, Session, Time, Untrusted, Warning, judge};
+use lariat_core::{Fact, Line, Listing, Row, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;
 use lariat_sys::scan::Table;
 
+use crate::acp::is_owned;
 use crate::ask;
 use crate::launched::{self, Record};
 use crate::one_row;
@@ -57,6 +58,8 @@ impl Question {
 pub struct Answer {
     /// The listing.
     pub listing: Listing,
+    /// More sessions of it, in the same order: the ended ones that are text already.
+    pub lines: Vec<Line>,
     /// Paths whose change may change the answer.
     pub watch: Vec<PathBuf>,
     /// The answer may change without any hint.
@@ -83,7 +86,7 @@ struct Shared {
 /// Makes text of a session, if it can.
 pub type Write = fn(&Session) -> Option<Box<[u8]>>;
 
-type Judge<'a> = dyn Fn(&'static str, Sighting) -> Box<Session> + Sync + 'a;
+type Judge<'a> = dyn Fn(&'static str, Sighting) -> Row + Sync + 'a;
 
 impl Shared {
     /// Those that are asked.
@@ -96,7 +99,7 @@ impl Shared {
         let wish = self.wishes.by_id.get(&id);
         let mut sighting = sighting;
         let launched = self.launched.of(&id, &sighting);
-        let launched = launched.filter(|l| l.testify(&self.question.places, &self.settling, &mut sighting));
+        let launched = launched.filter(|l| l.testify(&self.question.places, self.now, &self.settling, &mut sighting));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());
@@ -114,22 +117,51 @@ impl Shared {
             session.updated_at.is_none_or(|u| last.is_none_or(|last| u.0 <= last))
         };
         session.restorable &= launched.is_some_and(|l| l.could_be_cut_off() && same_life(l));
-        if let Some(text) = self.write.and_then(|write| write(&session)) {
-            session.keep_text(text);
-        }
         session
     }
 
+    /// What is told of a session. One that has ended, and of which nobody asked
+    /// anything, is only a line of text where text was asked for: nothing that
+    /// comes later can change it.
+    fn row(&self, agent: &'static str, sighting: Sighting) -> Row {
+        let session = self.session(agent, sighting);
+        let Some(write) = self.write else { return Row::Session(session) };
+        let id = session.id.raw();
+        let asked = self.wishes.by_id.contains_key(id)
+            || self.wishes.labels.contains_key(id)
+            || self.launched.by_id.contains_key(id);
+        let plain = session.live == Some(false) && session.status.ended() && session.pid.is_none();
+        let ours = session.handle.is_some() || session.group.is_some() || session.host.is_some() || session.restorable;
+        if asked || !plain || ours || is_owned(agent) {
+            return Row::Session(session);
+        }
+        match write(&session) {
+            Some(text) => {
+                let Session { id, agent, status, updated_at, .. } = *session;
+                Row::Line(Line { id, agent, status, updated_at, text })
+            }
+            None => Row::Session(session),
+        }
+    }
+
     /// Adds launched sessions whose agent lives and has recorded nothing yet.
-    fn add_unrecorded(&self, listing: &mut Listing) {
+    fn add_unrecorded(&self, answer: &mut Answer) {
         if self.launched.by_id.is_empty() {
             return;
         }
-        let known: HashSet<&str> = listing.sessions.iter().map(|s| s.id.raw()).collect();
+        let Answer { listing, lines, .. } = answer;
+        let known = listing.sessions.iter().map(|s| s.id.raw()).chain(lines.iter().map(|l| l.id.raw()));
+        let known: HashSet<&str> = known.collect();
         let agents = self.adapters();
         let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
         let all = self.question.scope == Scope::All;
-        let living = left.filter(|(_, l)| (all && l.shim.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_)));
+        let mut hidden = 0;
+        let living = left.filter(|(_, l)| {
+            let shown = (all && l.shim.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_));
+            // Of one that only its shim tells of, nobody else has counted it.
+            hidden += usize::from(!shown && l.shim.is_some() && described::is_one(&l.record.agent));
+            shown
+        });
         let found = living.filter_map(|(_, l)| {
             let agent = lariat_adapters::named(&l.record.agent)?;
             agents.iter().find(|a| lariat_adapters::means(a.name(), agent.name()))?;
@@ -140,6 +172,7 @@ impl Shared {
         listing.unbound.retain(|u| !found.iter().any(|s| s.pid == Some(u.pid)));
         found.sort_by(|a, b| a.id.cmp(&b.id));
         listing.sessions.append(&mut found);
+        listing.hidden.ended += hidden;
     }
 
     fn look<'a>(&'a self, steps: &'a AtomicUsize, judge: &'a Judge<'a>) -> Look<'a> {
@@ -161,7 +194,7 @@ pub fn list(question: Question) -> Answer {
     answer(question, None)
 }
 
-/// Answers what is here now, each session as text. It is made at once, by the
+/// Answers what is here now, the ended sessions as text. It is made at once, by the
 /// thread that has just looked at the session: coming back to ten thousand of
 /// them later means to wait for memory, and to hold all of it.
 pub fn list_as_text(question: Question, write: Write) -> Answer {
@@ -190,6 +223,7 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
             warnings: Vec::new(),
             hidden: Hidden::default(),
         },
+        lines: Vec::new(),
         watch: Vec::new(),
         unhinted: false,
         partial: false,
@@ -219,10 +253,13 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     }
     let running = shared.launched.by_id.values().filter(|l| l.exit.is_none());
     answer.watch.extend(running.map(|l| l.folder.join(ask::FOLDER)));
-    shared.add_unrecorded(&mut answer.listing);
-    one_row::of_both(&mut answer.listing, shared.table.as_ref().ok());
+    // Time alone tells when that is over.
+    answer.unhinted |= shared.launched.by_id.values().any(|l| l.may_not_have_begun(now));
+    shared.add_unrecorded(&mut answer);
+    one_row::of_both(&mut answer, shared.table.as_ref().ok());
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
     answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));
+    answer.lines.sort_by_cached_key(|l| (l.status, Reverse(l.updated_at)));
     answer.listing.warnings.sort_unstable();
     answer.listing.warnings.dedup();
     answer
@@ -241,7 +278,7 @@ impl Looking {
         let steps = Arc::new(AtomicUsize::new(0));
         let (counting, shared) = (Arc::clone(&steps), Arc::clone(shared));
         let spawned = std::thread::Builder::new().name(adapter.name().into()).spawn(move || {
-            let judge = |agent, sighting| shared.session(agent, sighting);
+            let judge = |agent, sighting| shared.row(agent, sighting);
             let report = adapter.observe(&shared.look(&counting, &judge));
             let _ = tell.send(report); // nobody listens if it is late
         });
@@ -271,7 +308,7 @@ impl Looking {
 
 fn without_store(adapter: &'static dyn Adapter, shared: &Shared, why: &str) -> Report {
     let steps = AtomicUsize::new(0);
-    let judge = |agent, sighting| shared.session(agent, sighting);
+    let judge = |agent, sighting| shared.row(agent, sighting);
     let look = shared.look(&steps, &judge);
     let mut report = adapter.observe_processes(&look, &format!("its store {why}"));
     report.warnings.push(Warning {
@@ -286,6 +323,10 @@ fn without_store(adapter: &'static dyn Adapter, shared: &Shared, why: &str) -> R
 fn take(report: Report, answer: &mut Answer) {
     let listing = &mut answer.listing;
     listing.sessions.extend(report.sessions);
+    match answer.lines.is_empty() {
+        true => answer.lines = report.lines,
+        false => answer.lines.extend(report.lines),
+    }
     listing.unbound.extend(report.unbound);
     listing.warnings.extend(report.warnings);
     listing.hidden.ended += report.hidden;
@@ -336,7 +377,6 @@ pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option
         transcript: s.transcript,
         start: s.process.map(|p| p.start).or(a.run),
         shared: s.shared,
-        text: None,
     });
     if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {
         let asked = wish.intent.at.age(now);

@@ -9,13 +9,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use lariat_core::Listing;
 use lariat_sys::scan::Table;
 
 use crate::acp::is_owned;
+use crate::list::Answer;
 
 /// Leaves one row of two.
-pub fn of_both(listing: &mut Listing, table: Option<&Table>) {
+pub fn of_both(answer: &mut Answer, table: Option<&Table>) {
+    let Answer { listing, lines, .. } = answer;
     let owned = listing.sessions.iter().filter(|s| is_owned(s.agent));
     let mut owned: HashMap<String, (Option<bool>, Option<String>)> =
         owned.map(|s| (s.native_id.raw().to_owned(), (s.live, s.handle.clone()))).collect();
@@ -27,6 +28,7 @@ pub fn of_both(listing: &mut Listing, table: Option<&Table>) {
     let theirs = owners.iter().flat_map(|pid| table.into_iter().flat_map(|t| t.descendants(*pid)));
     let theirs: HashSet<u32> = theirs.map(|p| p.pid).collect();
     listing.unbound.retain(|u| !theirs.contains(&u.pid));
+    lines.retain(|l| !owned.contains_key(l.native_id())); // ended, as the row of the connection tells
     let mut elsewhere: HashSet<String> = HashSet::new();
     listing.sessions.retain_mut(|s| {
         if is_owned(s.agent) {
@@ -38,7 +40,6 @@ pub fn of_both(listing: &mut Listing, table: Option<&Table>) {
             return false;
         }
         s.handle = handle.take().or(s.handle.take());
-        s.text = None;
         elsewhere.insert(s.native_id.raw().to_owned());
         true
     });

@@ -116,7 +116,6 @@ mod tests {
             transcript: None,
             start: None,
             shared: false,
-            text: None,
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use lariat_adapters::look::{Look, Places, Scope, Sighting};
 use lariat_adapters::settings::{Price, Settings};
 use lariat_adapters::spent::{Spent, Use};
-use lariat_core::{Time, Tokens, Untrusted, Warning};
+use lariat_core::{Row, Time, Tokens, Untrusted, Warning};
 use lariat_sys::clock;
 
 use crate::launched;
@@ -127,7 +127,9 @@ pub fn usage(places: &Places, by: By, since: Option<Time>) -> Usage {
     let settings = Settings::read(places);
     let launched = (by == By::Group).then(|| launched::All::read(places));
     let steps = AtomicUsize::new(0);
-    let judge = |agent: &'static str, s: Sighting| session(agent, [agent, ":", &s.native_id].concat(), s, None, now);
+    let judge = |agent: &'static str, s: Sighting| {
+        Row::Session(session(agent, [agent, ":", &s.native_id].concat(), s, None, now))
+    };
     let look = Look {
         places,
         settings: &settings,

@@ -87,6 +87,11 @@ impl Directory {
         key_of(self.0.as_fd(), name, AtFlags::empty())
     }
 
+    /// Opens a file in it whose key was just taken, as [`open_again`] does.
+    pub fn open_again(&self, name: &str) -> io::Result<File> {
+        open_again_at(self.0.as_fd(), Path::new(name))
+    }
+
     /// Opens a regular file in it.
     pub fn open_file(&self, name: &str) -> io::Result<(File, Key)> {
         open_at(self.0.as_fd(), Path::new(name))
@@ -102,8 +107,12 @@ pub fn open(path: &Path) -> io::Result<(File, Key)> {
 /// Opens a file whose key was just taken, so that it was regular a moment ago.
 /// Should something else stand there now, reading it fails or ends at once.
 pub fn open_again(path: &Path) -> io::Result<File> {
+    open_again_at(CWD, path)
+}
+
+fn open_again_at(dir: BorrowedFd<'_>, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    Ok(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+    Ok(File::from(rustix::fs::openat(dir, path, flags, Mode::empty())?))
 }
 
 /// Reads a small file whole; one over `limit` bytes is an error, not memory.

@@ -56,6 +56,17 @@ pub fn for_a_moment() {
     // SAFETY: within the mapping; it changes only how the kernel backs it, or nothing.
     let _ = unsafe { madvise(start.byte_add(HUGE_FROM), POOL - HUGE_FROM, Advice::LinuxHugepage) };
     START.store(start.addr(), Ordering::Relaxed);
+    few_steps();
+}
+
+/// Lets each thread's heap for larger pieces be one piece of address space from the
+/// start: growing it page by page stops every other thread of the process each time.
+fn few_steps() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it only sets a number of the allocator, and no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_TOP_PAD, 16 << 20);
+    }
 }
 
 /// What one thread has of the pool: addresses, 0 for none. A free piece holds

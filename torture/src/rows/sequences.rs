@@ -116,8 +116,7 @@ impl<'a> Sequence<'a> {
     }
 
     fn log(&self) -> io::Result<Vec<Value>> {
-        let text = fs::read_to_string(self.folder.join("log"))?;
-        text.lines().map(|line| serde_json::from_str(line).map_err(io::Error::other)).collect()
+        worker::notes(&self.folder)
     }
 
     /// Asks, writes down what was asked, told, and who lives then.

@@ -57,7 +57,7 @@ pub fn tell(look: &Look<'_>, agent: &str, report: &mut Report) {
         if !ended {
             report.watch.extend(sighting.transcript.as_ref().and_then(|t| t.parent()).map(Path::to_owned));
         }
-        report.sessions.push((look.judge)(name, sighting));
+        report.add((look.judge)(name, sighting));
     }
     owners_without(look, &owners, "its messages tell of no session", report);
     report.watch.push(look.places.state.join("sessions"));

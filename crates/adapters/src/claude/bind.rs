@@ -13,7 +13,7 @@ use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
 
 use super::registry::{self, Entry, Here, Holder, Job};
-use super::{NAME, Role, role};
+use super::{NAME, PROGRAMS, Role, role};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Report};
 
@@ -48,7 +48,8 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     let mut held: Vec<(Entry, Holder)> = entries
         .into_iter()
         .map(|entry| {
-            let holder = entry.holder(look, &here, &|p| role(p).is_some());
+            // It may have been called by another name than its own.
+            let holder = entry.holder(look, &here, &|p| role(p).is_some() || ap::runs_file(p.pid, &PROGRAMS));
             (entry, holder)
         })
         .collect();
@@ -92,8 +93,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     });
     let mut bound = Bound::default();
     by_word(table, loose.collect(), &mut bound, &mut report, why);
-    report.sessions =
-        bound.bonds.into_iter().map(|(session, bond)| (look.judge)(NAME, bond.unread(session, why))).collect();
+    bound.bonds.into_iter().for_each(|(id, bond)| report.add((look.judge)(NAME, bond.unread(id, why))));
     report
 }
 

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::json::{Keep, Value};
+use crate::needs::Need;
 use crate::reader::Fold;
 use crate::tool::Call;
 
@@ -64,6 +65,8 @@ pub struct Transcript {
     pub started: Option<i64>,
     pub updated: Option<i64>,
     pub stand: Stand,
+    /// What a turn that failed needs of a person.
+    pub needs: Option<Need>,
     /// Tool calls without a result.
     pub calls: Vec<Call>,
     /// Whether this is a sub-agent's own transcript, by its first line: there all
@@ -161,7 +164,9 @@ impl Transcript {
         if line.get("isApiErrorMessage").is_true() {
             let said = blocks.items().find_map(|b| b.get("text").some_str());
             let error = said.or(line.get("error").some_str()).unwrap_or("API error");
+            let kind = line.get("error").str();
             self.close(Stand::Failed(error.to_owned()));
+            self.needs = kind.and_then(need).or_else(|| Need::of_http(line.get("apiErrorStatus").u64()?));
             return;
         }
         if model == Some("<synthetic>") {
@@ -196,11 +201,13 @@ impl Transcript {
 
     fn open(&mut self) {
         self.stand = Stand::Open;
+        self.needs = None;
         self.left = false;
     }
 
     fn close(&mut self, stand: Stand) {
         self.stand = stand;
+        self.needs = None;
         self.calls.clear();
         self.left = false;
     }
@@ -274,6 +281,7 @@ impl Fold for Transcript {
                 | b"promptSource"
                 | b"isApiErrorMessage"
                 | b"error"
+                | b"apiErrorStatus"
                 | b"operation"
                 | b"customTitle"
                 | b"agentName"
@@ -323,6 +331,7 @@ impl Fold for Transcript {
 
     fn gap(&mut self) {
         self.stand = Stand::Unseen;
+        self.needs = None;
         self.calls.clear();
         self.left = false;
         self.cost_tokens = None;
@@ -337,6 +346,19 @@ impl Fold for Transcript {
 
     fn knows_tail(&self) -> bool {
         !matches!(self.stand, Stand::Unseen | Stand::Queued(_))
+    }
+}
+
+/// By Claude's own word for an error; those it does not know it calls `unknown`.
+fn need(error: &str) -> Option<Need> {
+    match error {
+        "authentication_failed"
+        | "oauth_org_not_allowed"
+        | "account_on_hold"
+        | "verification_required"
+        | "cloud_credential_error" => Some(Need::Login),
+        "rate_limit" | "billing_error" => Some(Need::Limit),
+        _ => None,
     }
 }
 

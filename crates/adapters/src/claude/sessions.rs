@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use lariat_core::{
-    Ask, AskKind, Fact, Observation, Outcome, Session, State, Time, Turn, Unbound, Untrusted, Warning, Witness,
+    Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Turn, Unbound, Untrusted, Warning, Witness,
 };
 use lariat_sys::file::{Directory, Kind};
 
@@ -40,6 +40,18 @@ struct Stored {
 
 /// Tells of every session, bound or not.
 pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
+    let history = History::new(look);
+    std::thread::scope(|scope| {
+        // Among all sessions is always one whose turn looks open; years of prompts are read meanwhile.
+        if look.scope == Scope::All {
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || history.read_ahead());
+        }
+        tell_beside(look, bound, &history, report);
+    });
+    report.warnings.extend(history.warning());
+}
+
+fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &mut Report) {
     let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
     let needed = |session: &str| {
         let checkable = |(_, holder): &(Entry, Holder)| !matches!(holder, Holder::Elsewhere(_));
@@ -48,6 +60,7 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
             || bound.entries.get(session).is_some_and(|all| !all.iter().all(checkable))
             || (bound.daemon && bound.jobs.get(session).is_some_and(|j| j.open))
     };
+    let cache = store::Loading::begin(look, "claude");
     let mut hidden = HashSet::new();
     let mut stored = transcripts(look, report, &mut hidden, &needed);
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
@@ -68,38 +81,35 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
         files.push(main);
         files.extend(agents.iter());
     }
-    let readings = store::read::<Transcript>(look, "claude", &files);
-    let history = History::new(look);
+    let readings = store::read::<Transcript>(look, cache, &files);
     let unbound = &report.unbound;
-    let told = in_parallel(stored.chunks_mut(256).collect(), |batch: &mut [Stored]| {
-        let mut warnings = Vec::new();
-        let sessions: Vec<Box<Session>> = batch
-            .iter_mut()
-            .map(|stored| {
-                let (session, path, seen) = Seen::of(look, std::mem::take(stored), &readings, &mut warnings);
-                (look.judge)(NAME, sighting(look, bound, &history, session, Some((path, seen)), unbound))
-            })
-            .collect();
-        (sessions, warnings)
+    let (told, _) = readings.while_saving(|readings| {
+        in_parallel(stored.chunks_mut(64).collect(), |batch: &mut [Stored]| {
+            let mut warnings = Vec::new();
+            let rows = batch.iter_mut().map(|stored| {
+                let (session, path, seen) = Seen::of(look, std::mem::take(stored), readings, &mut warnings);
+                (look.judge)(NAME, sighting(look, bound, history, session, Some((path, seen)), unbound))
+            });
+            (rows.collect::<Vec<Row>>(), warnings)
+        })
     });
-    report.sessions.reserve(stored.len());
-    for (sessions, warnings) in told {
-        report.sessions.extend(sessions);
+    report.lines.reserve_exact(stored.len());
+    for (rows, warnings) in told {
+        rows.into_iter().for_each(|row| report.add(row));
         report.warnings.extend(warnings);
     }
-    report.warnings.extend(history.warning());
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
     others.dedup();
     if !others.is_empty() {
-        let told: HashSet<&str> = report.sessions.iter().map(|s| s.native_id.raw()).collect();
+        let told: HashSet<&str> = report.native_ids().collect();
         others.retain(|id| !told.contains(id.as_str()));
     }
     for session in others {
         if needed_without_transcript(look, bound, session) {
-            let sighting = sighting(look, bound, &history, session.clone(), None, &report.unbound);
-            report.sessions.push((look.judge)(NAME, sighting));
+            let sighting = sighting(look, bound, history, session.clone(), None, &report.unbound);
+            report.add((look.judge)(NAME, sighting));
         } else {
             hidden.insert(session.clone());
         }
@@ -376,7 +386,11 @@ fn sighting(
             observations.push(store(fact));
         }
         match bond {
-            Some(_) => observations.extend(asks(entry, seen).map(|ask| store(Fact::Asks(ask)))),
+            Some(b) => {
+                // What an earlier process lacked, this one may have.
+                let lacks = lacking(seen).filter(|_| updated.is_some_and(|u| u >= ap::started(&b.process)));
+                observations.extend(lacks.or_else(|| asks(entry, seen)).map(|ask| store(Fact::Asks(ask))));
+            }
             None => observations.extend(transcript.and_then(|t| left(look, history, &session, t, job))),
         }
     }
@@ -446,6 +460,14 @@ fn presence(
         },
     };
     observations.push(Observation::new(Witness::Process, fact));
+}
+
+/// What its last turn failed for the lack of.
+fn lacking(seen: &Seen) -> Option<Ask> {
+    match seen.transcript()? {
+        Transcript { stand: Stand::Failed(error), needs: Some(need), .. } => Some(need.ask(error)),
+        _ => None,
+    }
 }
 
 /// What a waiting session asks, from the call that has no result.

@@ -12,7 +12,7 @@ pub struct Lines;
 impl Language for Lines {
     fn keep(&self) -> Keep {
         |parent, key| {
-            matches!(parent, b"input" | b"questions")
+            matches!(parent, b"input" | b"questions" | b"options" | b"edits" | b"todos")
                 || matches!(
                     key,
                     b"type"

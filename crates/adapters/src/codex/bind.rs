@@ -11,7 +11,7 @@ use lariat_core::{Fact, Observation, Time, Unbound, Witness};
 use lariat_sys::scan::{Process, Table};
 use lariat_sys::{file, locks, process};
 
-use super::{NAME, Role, role, warning};
+use super::{NAME, PROGRAMS, Role, role, warning};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Report};
 
@@ -94,7 +94,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
             None => unbound.push((process, run)),
         }
     }
-    report.sessions = threads.into_iter().map(|(thread, bond)| (look.judge)(NAME, bond.unread(thread, why))).collect();
+    threads.into_iter().for_each(|(thread, bond)| report.add((look.judge)(NAME, bond.unread(thread, why))));
     report.unbound = ap::unbound(NAME, unbound, |_| why.to_owned());
     report
 }
@@ -123,10 +123,15 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
         };
         // The inode and a Codex as its holder say enough: some file systems show
         // another device here.
-        let holder = table
-            .iter()
-            .filter(|l| l.inode == key.inode)
-            .find_map(|lock| agents.iter().find(|(p, _)| p.pid == lock.pid));
+        let holder = table.iter().filter(|l| l.inode == key.inode).find_map(|lock| {
+            // It may have been called by another name than its own.
+            let renamed = || {
+                let process = look.table.ok()?.get(lock.pid).filter(|p| role(p).is_none())?;
+                let run = ap::Run { arguments: 1, script: false };
+                ap::runs_file(lock.pid, &PROGRAMS).then_some((process, Role::Session(run)))
+            };
+            agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed)
+        });
         let Some((process, role)) = holder else { continue };
         let by = "it holds the thread's lock";
         let evidence = Observation::new(Witness::Registry, Fact::Alive { pid: Some(process.pid), by: by.into() })
@@ -134,11 +139,7 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             .from(look.places.shown(&path));
         held.threads.insert(
             thread.to_owned(),
-            Hold {
-                bond: Bond { process: (*process).clone(), evidence },
-                server: *role == Role::Server,
-                opened: key.mtime,
-            },
+            Hold { bond: Bond { process: process.clone(), evidence }, server: role == Role::Server, opened: key.mtime },
         );
     }
 }

@@ -14,6 +14,7 @@ use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{Doc, Keep, Value};
+use crate::needs::Need;
 use crate::reader::Fold;
 use crate::tool::{Call, gist};
 
@@ -50,6 +51,8 @@ pub struct Rollout {
     pub nickname: Option<String>,
     pub policy: Option<String>,
     pub stand: Stand,
+    /// What a turn that failed needs of a person.
+    pub needs: Option<Need>,
     turn: Option<String>,
     /// Calls without an output.
     pub calls: Vec<Call>,
@@ -91,6 +94,7 @@ impl Rollout {
                 self.turn = turn();
                 self.calls.clear();
                 self.stand = Stand::Open;
+                self.needs = None;
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
                 let error = p.get("error");
@@ -100,6 +104,7 @@ impl Rollout {
                     None if error.exists() => Stand::Failed("the turn failed".into()),
                     None => Stand::Well,
                 });
+                self.needs = need(error.get("codex_error_info"));
                 self.has_tasks = true;
             }
             "turn_aborted" if self.is_current(turn()) => {
@@ -189,13 +194,30 @@ impl Rollout {
 
     fn close(&mut self, stand: Stand) {
         self.stand = stand;
+        self.needs = None;
         self.calls.clear();
+    }
+}
+
+/// By Codex's own word for an error, which is a word or an object of one member.
+fn need(info: Value<'_>) -> Option<Need> {
+    let word = info.str().or_else(|| info.entries().next().map(|(word, _)| word));
+    let status = info.entries().next().and_then(|(_, more)| more.get("http_status_code").u64());
+    match word? {
+        "unauthorized" => Some(Need::Login),
+        "usage_limit_exceeded" | "session_budget_exceeded" => Some(Need::Limit),
+        _ => Need::of_http(status?),
     }
 }
 
 impl Fold for Rollout {
     const KEEP: Keep = |parent, key| {
-        if parent == b"action" || parent == b"total_token_usage" || parent == b"thread_token_usage" {
+        if parent == b"action"
+            || parent == b"codex_error_info"
+            || key == b"http_status_code"
+            || parent == b"total_token_usage"
+            || parent == b"thread_token_usage"
+        {
             return true;
         }
         matches!(
@@ -224,6 +246,7 @@ impl Fold for Rollout {
                 | b"text"
                 | b"message"
                 | b"error"
+                | b"codex_error_info"
                 | b"reason"
                 | b"info"
                 | b"total_token_usage"

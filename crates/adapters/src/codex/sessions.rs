@@ -16,7 +16,7 @@ use crate::agent_process as ap;
 use crate::json::{Doc, Keep, Value};
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
 use crate::reader::{Fold, Reading, Source};
-use crate::store::{self, Found, in_parallel, read_all};
+use crate::store::{self, Found, Readings, in_parallel, read_all};
 use crate::tool::Call;
 
 /// A call younger than this may not have started its command yet.
@@ -32,8 +32,8 @@ type Read = Result<Box<Reading<Rollout>>, String>;
 
 /// Tells of every thread, held or not.
 pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
-    let mut held = held;
     let everyone = look.scope == Scope::All || look.table.is_err() || !held.loose.is_empty();
+    let cache = store::Loading::begin(look, "codex");
     let mut stored = rollouts(look, report, &|thread| everyone || held.threads.contains_key(thread));
     for s in &mut stored {
         if held.threads.contains_key(&s.thread) {
@@ -43,9 +43,20 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let files: Vec<&Found> = stored.iter().map(|s| &s.file).collect();
-    let readings = store::read::<Rollout>(look, "codex", &files);
+    let readings = store::read::<Rollout>(look, cache, &files);
+    readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
+}
+
+fn tell_stored(
+    look: &Look<'_>,
+    mut held: Held,
+    stored: Vec<Stored>,
+    readings: &Readings<Rollout>,
+    report: &mut Report,
+) {
+    let files = stored.iter().map(|s| &s.file).enumerate();
     let parts: Vec<Option<Part>> =
-        files.iter().enumerate().map(|(i, file)| readings.get(i, file).ok().and_then(|r| Part::of(r.fold))).collect();
+        files.map(|(i, file)| readings.get(i, file).ok().and_then(|r| Part::of(r.fold))).collect();
     let names = names(look, report);
     let mut sub_agents = at_work(&stored, &parts, &held);
     move_on(&mut held, &stored, &parts);
@@ -59,7 +70,7 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
         }
         let sub_agent = sub_agents.remove(&s.thread);
         let sighting = sighting(look, &mut held, &names, s, read, sub_agent);
-        report.sessions.push((look.judge)(NAME, sighting));
+        report.add((look.judge)(NAME, sighting));
     }
     // Threads without a rollout: open, and nothing was asked yet.
     let mut bare: Vec<String> = held.threads.keys().filter(|t| !told.contains(*t)).cloned().collect();
@@ -67,7 +78,7 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     for thread in bare {
         if let Some(hold) = held.threads.remove(&thread) {
             let sighting = without_rollout(&thread, hold, held.notes.remove(&thread));
-            report.sessions.push((look.judge)(NAME, sighting));
+            report.add((look.judge)(NAME, sighting));
         }
     }
 }
@@ -384,8 +395,15 @@ fn presence(look: &Look<'_>, held: &Held, fold: Option<&Rollout>, open: bool) ->
     Observation::new(Witness::Process, fact)
 }
 
-/// A call that nobody runs, where Codex may ask, waits for a person.
+/// A call that nobody runs, where Codex may ask, waits for a person; and so does
+/// a thread whose last turn was refused.
 fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Observation> {
+    let updated = f.updated.map(Time);
+    if let (Stand::Failed(error), Some(need)) = (&f.stand, f.needs) {
+        // What an earlier process lacked, this one may have.
+        let own = updated.is_some_and(|u| u >= ap::started(&hold.bond.process));
+        return own.then(|| Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(updated));
+    }
     if f.stand != Stand::Open {
         return None;
     }

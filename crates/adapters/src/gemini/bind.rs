@@ -23,6 +23,8 @@ pub struct Hold {
     pub bond: Bond,
     /// One prompt without a terminal: while it lives, its turn is open.
     pub headless: bool,
+    /// It uses every tool without asking.
+    pub free: bool,
 }
 
 /// A process that may hold a session it does not name.
@@ -98,7 +100,8 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
         let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
             .from(format!("/proc/{}/cmdline", process.pid));
         let bond = Bond { process: process.clone(), evidence };
-        bound.holds.insert(session, Hold { bond, headless });
+        let free = arguments.iter().any(|a| matches!(*a, "-y" | "--yolo" | "yolo" | "--approval-mode=yolo"));
+        bound.holds.insert(session, Hold { bond, headless, free });
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
     bound
@@ -108,8 +111,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
     let bound = bind(look, &mut report, Some(why));
-    let told = bound.holds.into_iter().map(|(session, hold)| (look.judge)(NAME, hold.bond.unread(session, why)));
-    report.sessions = told.collect();
+    bound.holds.into_iter().for_each(|(id, hold)| report.add((look.judge)(NAME, hold.bond.unread(id, why))));
     report
 }
 

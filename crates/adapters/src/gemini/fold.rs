@@ -47,7 +47,9 @@ enum Kind {
     Prompt,
     /// An answer.
     Text,
-    /// Part of a turn that goes on.
+    /// A call of which nothing is recorded until it ran.
+    Calls,
+    /// Another part of a turn that goes on.
     Midway,
     /// A call that a person refused.
     Refused,
@@ -76,6 +78,9 @@ pub struct Chat {
     told: Option<Stand>,
     /// Lines are missing before the messages known.
     cut: bool,
+    /// All messages were put together anew right after a gap: whether that took a prompt back cannot
+    /// be told from there.
+    unsure: bool,
     /// Usage by hash of the message id: `input, output, cache_read`.
     used: BTreeMap<u64, [u64; 3]>,
 }
@@ -95,11 +100,17 @@ impl Chat {
         let last = self.last();
         match (&self.after, last) {
             (Some(after), _) => Some(after.clone()),
-            (None, Some((_, Kind::Prompt | Kind::Midway))) => Some(Stand::Open),
+            (None, _) if self.unsure => None,
+            (None, Some((_, Kind::Prompt | Kind::Calls | Kind::Midway))) => Some(Stand::Open),
             (None, Some((_, Kind::Text))) => Some(Stand::Well),
             (None, Some((_, Kind::Refused))) => Some(Stand::Aborted("a tool call was refused".into())),
             (None, _) => (!self.cut).then_some(Stand::Never),
         }
+    }
+
+    /// Whether its last word is a call that has not run to its end.
+    pub fn calls(&self) -> bool {
+        self.after.is_none() && matches!(self.last(), Some((_, Kind::Calls)))
     }
 
     /// Whether anything was ever said in it: the file that a resume leaves beside has nothing.
@@ -128,7 +139,10 @@ impl Chat {
                 self.after = Some(Stand::Aborted("cancelled by a person".into()));
                 self.told = self.after.clone();
             }
-            Some("user" | "gemini") => self.after = None,
+            Some("user" | "gemini") => {
+                self.after = None;
+                self.unsure = false;
+            }
             _ => {}
         }
         if message.get("tokens").exists() {
@@ -175,6 +189,7 @@ impl Chat {
             return;
         }
         let asked = self.last().filter(|(_, kind)| *kind == Kind::Prompt);
+        self.unsure = self.cut && self.messages.is_empty();
         self.messages.clear();
         self.cut = false;
         set.get("messages").items().for_each(|m| self.place(m));
@@ -210,7 +225,7 @@ fn kind(message: Value<'_>) -> Kind {
             match calls.items().next() {
                 Some(_) if calls.items().all(refused) => Kind::Refused,
                 Some(_) => Kind::Midway,
-                None if said.is_empty() => Kind::Midway,
+                None if said.is_empty() => Kind::Calls,
                 None => Kind::Text,
             }
         }
@@ -260,12 +275,15 @@ impl Fold for Chat {
             self.kind = line.get("kind").some_str().map(str::to_owned);
             self.at(line.get("startTime"));
             self.at(line.get("lastUpdated"));
-            line.get("messages").items().for_each(|m| self.place(m));
+            self.title = line.get("summary").some_str().map(str::to_owned).or(self.title.take());
+            // All of them, in the one document that older versions wrote.
+            line.get("messages").items().for_each(|m| self.message(m));
         }
     }
 
     fn gap(&mut self) {
         self.messages.clear();
+        self.unsure = false;
         self.after = None;
         self.told = None;
         self.cut = true;
@@ -276,6 +294,6 @@ impl Fold for Chat {
     }
 
     fn knows_tail(&self) -> bool {
-        (self.id.is_some() || self.cut) && self.stand().is_some()
+        (self.id.is_some() || self.cut || self.unsure) && self.stand().is_some()
     }
 }

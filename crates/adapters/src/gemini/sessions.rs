@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::{Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 
 use super::bind::{Bound, Hold, is_id};
@@ -18,6 +18,7 @@ use super::{NAME, warning};
 use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{About, Look, Report, Scope, Sighting};
+use crate::needs::Need;
 use crate::reader::Reading;
 use crate::store::{self, Found, in_parallel, read_all};
 
@@ -72,7 +73,7 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
     for (id, seen) in sessions {
         let hold = bound.holds.remove(&id);
         let sighting = sighting(look, &mut bound, id, seen, hold, &directories);
-        report.sessions.push((look.judge)(NAME, sighting));
+        report.add((look.judge)(NAME, sighting));
     }
     // Held, and no file yet: it is starting.
     let mut bare: Vec<(String, Hold)> = bound.holds.into_iter().collect();
@@ -84,9 +85,7 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         observations.push(hold.bond.evidence);
         let about = About { cwd, started_at: started, updated_at: started, ..About::default() };
         let process = Some(hold.bond.process);
-        report
-            .sessions
-            .push((look.judge)(NAME, Sighting { native_id: id, observations, about, process, ..Sighting::default() }));
+        report.add((look.judge)(NAME, Sighting { native_id: id, observations, about, process, ..Sighting::default() }));
     }
 }
 
@@ -152,7 +151,9 @@ fn in_project(look: &Look<'_>, project: &Path) -> (Vec<Stored>, Vec<(PathBuf, io
 
 /// The short id in `session-2026-11-15T07-55-023db839.jsonl`.
 fn short_id(name: &str) -> Option<&str> {
-    let stem = name.strip_prefix("session-")?.strip_suffix(".jsonl")?;
+    let name = name.strip_prefix("session-")?;
+    // Older versions wrote one document, and this one goes on with it in lines, under the same name.
+    let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"))?;
     // An id of a person's choice may be shorter, and may have dashes.
     let is_time = stem.len() > 17 && stem.as_bytes()[16] == b'-' && stem.as_bytes()[10] == b'T';
     let short = if is_time { &stem[17..] } else { stem.split_once('-')?.1 };
@@ -268,6 +269,11 @@ fn sighting(
     let fact = match &hold {
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
+            let calls = main.is_some_and(|(_, read)| read.as_ref().is_ok_and(|r| r.fold.calls()));
+            let own = updated.is_some_and(|u| u >= ap::started(&hold.bond.process));
+            let lacks = main.and_then(|(_, read)| lacking(read)).filter(|_| own);
+            let lacks = lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated));
+            observations.extend(lacks.or_else(|| asks(look, hold, updated).filter(|_| calls && own)));
             fact.map(|fact| while_it_lives(look, hold, fact, updated))
         }
         None => {
@@ -304,6 +310,14 @@ fn sighting(
     }
 }
 
+/// What its last turn failed for the lack of.
+fn lacking(read: &Read) -> Option<Ask> {
+    match read.as_ref().ok()?.fold.stand()? {
+        Stand::Failed(error) => Need::of_text(&error).map(|need| need.ask(&error)),
+        _ => None,
+    }
+}
+
 fn turn(read: &Read) -> Fact {
     let reading = match read {
         Ok(reading) => reading,
@@ -335,6 +349,19 @@ fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, updated: Option<Time
         ),
         fact => fact,
     }
+}
+
+/// A call that runs is seen as a process. One that does not, a moment after it was made, waits for a
+/// person's leave: Gemini's own tools are done at once.
+fn asks(look: &Look<'_>, hold: &Hold, updated: Option<Time>) -> Option<Observation> {
+    let settled = updated.is_some_and(|u| look.now.0 - u.0 >= SETTLING_MS);
+    let may_ask = !hold.headless && !hold.free && look.table.is_ok();
+    if !settled || !may_ask || has_tool(look, hold, updated) {
+        return None;
+    }
+    let ask = Ask { kind: AskKind::Permission, text: "a tool that Gemini has not recorded yet".into() };
+    let source = format!("/proc/{}/task", hold.bond.process.pid);
+    Some(Observation::new(Witness::Process, Fact::Asks(ask)).at(updated).from(source))
 }
 
 /// Whether a child was started since the last line.

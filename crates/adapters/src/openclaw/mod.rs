@@ -80,8 +80,7 @@ impl Adapter for OpenClaw {
             match answer {
                 Ok(rows) => {
                     memory::keep(look.places.cache.as_deref(), gateway, look.now, &rows.iter().collect::<Vec<_>>());
-                    let sessions = rows.into_iter().map(|row| (look.judge)(NAME, row.seen(gateway)));
-                    report.sessions.extend(sessions);
+                    rows.into_iter().for_each(|row| report.add((look.judge)(NAME, row.seen(gateway))));
                 }
                 Err(why) => {
                     let last_ok = remember(look, gateway, &why, &mut report);
@@ -122,8 +121,8 @@ impl Adapter for OpenClaw {
 fn remember(look: &Look<'_>, gateway: &Gateway, why: &str, report: &mut Report) -> Option<Time> {
     let (at, rows) = memory::recall(look.places.cache.as_deref(), gateway)?;
     let silent = format!("the gateway {} does not answer: {why}", called(gateway));
-    let sessions = rows.into_iter().map(|row| (look.judge)(NAME, row.remembered(gateway, &silent, at, look.now)));
-    report.sessions.extend(sessions);
+    let told = rows.into_iter().map(|row| (look.judge)(NAME, row.remembered(gateway, &silent, at, look.now)));
+    told.for_each(|row| report.add(row));
     Some(at)
 }
 

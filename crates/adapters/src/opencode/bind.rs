@@ -254,7 +254,7 @@ pub fn by_processes(look: &Look<'_>, agents: &[Agent], why: &str) -> Report {
                 let alive = Fact::Alive { pid: Some(agent.process.pid), by: by.into() };
                 let evidence = Observation::new(Witness::Process, alive).from(format!("/proc/{}", agent.process.pid));
                 let bond = Bond { process: agent.process.clone(), evidence };
-                report.sessions.push((look.judge)(NAME, bond.unread(id.clone(), why)));
+                report.add((look.judge)(NAME, bond.unread(id.clone(), why)));
             }
             Some(_) => {}
             None => unbound.push((agent.process.clone(), agent.role.run)),

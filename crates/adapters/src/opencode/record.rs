@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use lariat_core::Tokens;
 
 use crate::json::{Bad, Doc, Keep, Value};
+use crate::needs::Need;
 use crate::tool::Call;
 
 /// How the last turn stands.
@@ -23,7 +24,7 @@ pub enum Stand {
     /// Answered.
     Well,
     /// Ended in this error.
-    Failed(String),
+    Failed(String, Option<Need>),
     /// Ended by a person, so.
     Aborted(String),
     /// It could not be read.
@@ -84,7 +85,7 @@ const MESSAGE: Keep = |parent, key| match parent {
     ),
     b"time" => matches!(key, b"created" | b"completed"),
     b"error" => matches!(key, b"name" | b"data"),
-    b"data" => key == b"message",
+    b"data" => matches!(key, b"message" | b"statusCode"),
     b"tokens" => matches!(key, b"input" | b"output" | b"reasoning" | b"cache"),
     b"cache" => matches!(key, b"read" | b"write"),
     _ => false,
@@ -131,7 +132,12 @@ pub fn stand(message: Value<'_>) -> Stand {
         let name = error.get("name").some_str().unwrap_or("error");
         return match name {
             "MessageAbortedError" => Stand::Aborted("turn aborted".into()),
-            _ => Stand::Failed(error.get("data").get("message").some_str().unwrap_or(name).to_owned()),
+            _ => {
+                let data = error.get("data");
+                let refused = (name == "ProviderAuthError").then_some(Need::Login);
+                let need = refused.or_else(|| Need::of_http(data.get("statusCode").u64()?));
+                Stand::Failed(data.get("message").some_str().unwrap_or(name).to_owned(), need)
+            }
         };
     }
     let over = message.get("time").get("completed").exists();
@@ -223,7 +229,9 @@ mod tests {
         let aborted = r#"{"role":"assistant","time":{"completed":2},"error":{"name":"MessageAbortedError","data":{}}}"#;
         assert_eq!(stands(aborted), Stand::Aborted("turn aborted".into()));
         let failed = r#"{"role":"assistant","error":{"name":"APIError","data":{"message":"no credit"}}}"#;
-        assert_eq!(stands(failed), Stand::Failed("no credit".into()));
+        assert_eq!(stands(failed), Stand::Failed("no credit".into(), None));
+        let refused = r#"{"role":"assistant","error":{"name":"APIError","data":{"message":"who?","statusCode":401}}}"#;
+        assert_eq!(stands(refused), Stand::Failed("who?".into(), Some(Need::Login)));
         assert!(matches!(stands(r#"{"role":"robot"}"#), Stand::Unread(_)));
     }
 

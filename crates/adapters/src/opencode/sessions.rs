@@ -37,7 +37,7 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     for stored in sessions {
         let hold = held.sessions.remove(&stored.id);
         let at_work = hold.as_ref().and_then(|h| at_work(h, below.get(&stored.id)));
-        report.sessions.push((look.judge)(NAME, sighting(look, &mut held, stored, hold, at_work)));
+        report.add((look.judge)(NAME, sighting(look, &mut held, stored, hold, at_work)));
     }
     // Named by a process and not stored, or not to be read.
     let mut bare: Vec<(String, Hold)> = held.sessions.drain().collect();
@@ -48,7 +48,7 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
             None => without_record(id, &hold),
         };
         sighting.shared = hold.shared;
-        report.sessions.push((look.judge)(NAME, sighting));
+        report.add((look.judge)(NAME, sighting));
     }
 }
 
@@ -132,7 +132,7 @@ fn turn(stored: &Stored, at_work: Option<String>) -> Fact {
         (Stand::Never | Stand::Well, Some(who)) => Turn::Open(Some(working(&who))),
         (Stand::Never, None) => Turn::Never,
         (Stand::Well, None) => Turn::Over(Outcome::Well),
-        (Stand::Failed(error), _) => Turn::Over(Outcome::Failed(error.clone().into())),
+        (Stand::Failed(error, _), _) => Turn::Over(Outcome::Failed(error.clone().into())),
         (Stand::Aborted(how), _) => Turn::Over(Outcome::Aborted(how.clone().into())),
     })
 }
@@ -200,6 +200,12 @@ fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
 /// person. Shells show that they run; edits and questions end when answered. Of
 /// other tools it cannot be told whether they were allowed meanwhile.
 fn asks(hold: &Hold, stored: &Stored) -> Option<Observation> {
+    if let Stand::Failed(error, Some(need)) = &stored.stand {
+        // What an earlier process lacked, this one may have.
+        let own = stored.updated >= ap::started(&hold.bond.process).0;
+        return own
+            .then(|| Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(Some(Time(stored.updated))));
+    }
     let pending = stored.call.as_ref().filter(|p| stored.is_open() && !p.begun)?;
     let heard = hold.heard.as_ref()?;
     let asked = heard.asked.filter(|at| pending.call.at.is_some_and(|start| *at + SLACK_MS >= start))?;

@@ -106,6 +106,6 @@ fn by_child(table: &Table, parent: &Process) -> Option<(PathBuf, Hold)> {
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
     let held = bind(look, &mut report, Some(why));
-    report.sessions = held.into_values().map(|hold| (look.judge)(NAME, hold.bond.unread(hold.id, why))).collect();
+    held.into_values().for_each(|hold| report.add((look.judge)(NAME, hold.bond.unread(hold.id, why))));
     report
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::{Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_core::{Ask, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -22,6 +22,7 @@ use super::{NAME, warning};
 use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be, same_place};
+use crate::needs::Need;
 use crate::reader::Reading;
 use crate::store::{self, Found, in_parallel, read_all};
 use crate::tool::Call;
@@ -78,7 +79,7 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
             continue;
         }
         let sighting = sighting(look, native_id, s, hold, report);
-        report.sessions.push((look.judge)(NAME, sighting));
+        report.add((look.judge)(NAME, sighting));
     }
 }
 
@@ -247,6 +248,9 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
             observations.push(hold.bond.evidence.clone());
             let state = word.as_ref().map(|w| Observation::new(Witness::Hook, Fact::State(w.state())).at(w.said_at()));
             observations.extend(state);
+            let lacks =
+                fold.and_then(lacking).filter(|_| updated.is_some_and(|u| u >= ap::started(&hold.bond.process)));
+            observations.extend(lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated)));
         }
         None => observations.push(presence(look, cwd.as_deref(), report)),
     }
@@ -285,6 +289,14 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
 fn parent(file: &str) -> Option<String> {
     let stem = Path::new(file).file_stem()?.to_str()?;
     id_in_name(stem).map(|id| format!("{NAME}:{id}"))
+}
+
+/// What its last turn failed for the lack of.
+fn lacking(f: &Transcript) -> Option<Ask> {
+    match &f.stand {
+        Stand::Failed(error) => Need::of_text(error).map(|need| need.ask(error)),
+        _ => None,
+    }
 }
 
 fn turn(read: &Read) -> Fact {

@@ -142,10 +142,8 @@ impl Source for Written {
 /// A terminal, drawn where nobody sees it.
 struct Drawn {
     folder: PathBuf,
-    screen: vt100::Parser,
+    screen: Screen,
     offset: u64,
-    /// How many lines that scrolled off were given out.
-    given: usize,
 }
 
 impl Drawn {
@@ -153,27 +151,7 @@ impl Drawn {
         let launch = &launched.record.launch;
         let seen = Client::connect(&launch.socket).ok().and_then(|mut client| client.status().ok()).map(|s| s.size);
         let (rows, cols) = seen.map_or((launch.rows, launch.cols), |s| (s.rows, s.cols));
-        let size = |n: u16| NonZeroU16::new(n.max(2)).unwrap_or(NonZeroU16::MIN);
-        let screen = vt100::Parser::new(size(rows), size(cols), LINES);
-        Ok(Drawn { folder: launched.folder.clone(), screen, offset: 0, given: 0 })
-    }
-
-    /// The lines that stand on the screen, from one that scrolled off on.
-    fn lines(&mut self, from: usize) -> Vec<String> {
-        let screen = self.screen.screen_mut();
-        let cols = screen.size().1.get();
-        let height = usize::from(screen.size().0.get());
-        let gone = screen.scrollback_len();
-        let mut lines = Vec::new();
-        let mut at = from.min(gone);
-        while at < gone {
-            screen.set_scrollback(gone - at);
-            let rows: Vec<String> = screen.rows(0, cols).take(height.min(gone - at)).collect();
-            at += rows.len();
-            lines.extend(rows);
-        }
-        screen.set_scrollback(0);
-        lines
+        Ok(Drawn { folder: launched.folder.clone(), screen: Screen::new(rows, cols, LINES), offset: 0 })
     }
 }
 
@@ -184,24 +162,115 @@ impl Source for Drawn {
 
     fn more(&mut self, last: bool) -> io::Result<Vec<String>> {
         let output = Output::open(Path::new(&self.folder))?;
+        let mut lines = Vec::new();
         loop {
             let piece = output.read(self.offset, 1 << 20)?;
             if piece.bytes.is_empty() {
                 break;
             }
             self.offset = piece.at + piece.bytes.len() as u64;
-            self.screen.process(&piece.bytes);
+            lines.extend(self.screen.draw(&piece.bytes));
         }
-        let mut lines = self.lines(self.given);
-        self.given = self.screen.screen().scrollback_len();
         if last {
-            let screen = self.screen.screen();
-            let mut standing: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
-            while standing.last().is_some_and(|l| l.trim().is_empty()) {
-                standing.pop();
-            }
-            lines.extend(standing);
+            lines.extend(self.screen.standing());
         }
         Ok(lines.into_iter().map(|l| l.trim_end().to_owned()).collect())
+    }
+}
+
+/// What is drawn on, and the lines that scrolled off it.
+struct Screen {
+    parser: vt100::Parser,
+    /// How many lines that scrolled off are kept.
+    most: usize,
+    /// How many of them were given out.
+    given: usize,
+}
+
+impl Screen {
+    fn new(rows: u16, cols: u16, most: usize) -> Screen {
+        let size = |n: u16| NonZeroU16::new(n.max(2)).unwrap_or(NonZeroU16::MIN);
+        Screen { parser: vt100::Parser::new(size(rows), size(cols), most), most, given: 0 }
+    }
+
+    /// Draws, and gives out what scrolls off.
+    fn draw(&mut self, bytes: &[u8]) -> Vec<String> {
+        let half = (self.most / 2).max(1);
+        let (mut lines, mut drawn) = (Vec::new(), 0);
+        for line in bytes.split_inclusive(|b| *b == b'\n') {
+            // A byte is a line at most, so that none scrolls off unseen.
+            for piece in line.chunks(half) {
+                if drawn + piece.len() > half {
+                    lines.extend(self.scrolled());
+                    drawn = 0;
+                }
+                self.parser.process(piece);
+                drawn += piece.len();
+            }
+            // Between lines, because nothing is half said there.
+            if self.given >= half && line.ends_with(b"\n") {
+                lines.extend(self.scrolled());
+                self.forget();
+            }
+        }
+        lines.extend(self.scrolled());
+        lines
+    }
+
+    /// The lines that scrolled off since the last time.
+    fn scrolled(&mut self) -> Vec<String> {
+        let screen = self.parser.screen_mut();
+        let (height, cols) = (usize::from(screen.size().0.get()), screen.size().1.get());
+        let gone = screen.scrollback_len();
+        let mut lines = Vec::new();
+        let mut at = self.given.min(gone);
+        while at < gone {
+            screen.set_scrollback(gone - at);
+            let rows: Vec<String> = screen.rows(0, cols).take(height.min(gone - at)).collect();
+            at += rows.len();
+            lines.extend(rows);
+        }
+        screen.set_scrollback(0);
+        self.given = gone;
+        lines
+    }
+
+    /// Goes on with what stands on the screen, and without what scrolled off: once it
+    /// holds the most there may be, nobody could tell what is new.
+    fn forget(&mut self) {
+        let screen = self.parser.screen();
+        let (rows, cols) = screen.size();
+        let state = screen.state_formatted();
+        self.parser = vt100::Parser::new(rows, cols, self.most);
+        self.parser.process(state.as_bytes());
+        self.given = self.parser.screen().scrollback_len();
+    }
+
+    /// The lines that stand on the screen.
+    fn standing(&self) -> Vec<String> {
+        let screen = self.parser.screen();
+        let mut standing: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
+        while standing.last().is_some_and(|l| l.trim().is_empty()) {
+            standing.pop();
+        }
+        standing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_much_scrolls_off_every_line_is_given_once() {
+        let mut screen = Screen::new(24, 80, 200);
+        let said: Vec<String> = (0..5_000).map(|n| format!("line {n}")).collect();
+        let text: String = said.iter().map(|line| format!("\x1b[1m{line}\x1b[m\r\n")).collect();
+        let mut told = Vec::new();
+        for piece in text.as_bytes().chunks(1_777) {
+            told.extend(screen.draw(piece));
+        }
+        told.extend(screen.standing());
+        assert_eq!(told, said);
     }
 }

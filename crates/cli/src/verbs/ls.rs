@@ -14,7 +14,7 @@ use crate::Done;
 use crate::args::{Common, Ls};
 use crate::json;
 use crate::output::{Failure, Ink, Out};
-use crate::table;
+use crate::table::{self, Ages, Row};
 use crate::verbs::{daemon, question, warn};
 
 /// How long a burst of changes may go on before the list is shown again.
@@ -32,12 +32,9 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     memory::for_a_moment();
-    let mut answer =
-        look_with(
-            args,
-            common,
-            |question| if out.json { list_as_text(question, json::session) } else { list(question) },
-        );
+    let mut answer = look_with(args, common, |question| {
+        if out.json && args.limit.is_none() { list_as_text(question, json::session) } else { list(question) }
+    });
     let code = code(&answer);
     match args.limit {
         Some(limit) if out.json => {
@@ -56,7 +53,8 @@ fn code(answer: &Answer) -> u8 {
     if answer.partial || unknown { 5 } else { 0 }
 }
 
-fn look(args: &Ls, common: &Common) -> Answer {
+/// What is here now, of what was asked for.
+pub fn look(args: &Ls, common: &Common) -> Answer {
     look_with(args, common, list)
 }
 
@@ -76,6 +74,17 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
     listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
     listing.sessions.retain(|s| here(s) && wanted(s));
     let narrowed = args.group.is_some() || args.host.is_some();
+    if !ended {
+        listing.hidden.ended += answer.lines.len();
+        answer.lines.clear();
+    }
+    if narrowed || agent.is_some() || !args.status.is_empty() {
+        answer.lines.retain(|l| {
+            !narrowed
+                && agent.is_none_or(|a| lariat_adapters::means(a, l.agent))
+                && (args.status.is_empty() || args.status.contains(&l.status))
+        });
+    }
     listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| lariat_adapters::means(a, u.agent)));
     answer
 }
@@ -93,7 +102,7 @@ fn page(answer: &mut Answer, after: Option<&str>, limit: usize) -> Option<Untrus
 fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
     let listing = &answer.listing;
     if out.json {
-        return out.listing(listing);
+        return out.listing(listing, &answer.lines);
     }
     let home = std::env::var("HOME").unwrap_or_default();
     let hidden = listing.hidden.ended;
@@ -103,16 +112,13 @@ fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
         out.line(fit(&header, out.columns()))?;
         out.line("")?;
     }
-    for row in table::rows(&listing.sessions, listing.at, &home, out) {
-        out.line(row)?;
-    }
-    if !listing.unbound.is_empty() {
-        if !listing.sessions.is_empty() {
-            out.line("")?;
-        }
-        for row in table::unbound_rows(&listing.unbound, &home, out) {
-            out.line(row)?;
-        }
+    let ages = Ages::of(listing.at);
+    for row in table::all_rows(&listing.sessions, &listing.unbound, ages, &home, out.columns()) {
+        out.line(match row {
+            Row::Blank => String::new(),
+            Row::Heading(heading) => out.ink(Ink::Bold, heading),
+            Row::Session(_, spans) | Row::Unbound(spans) => out.spans(&spans),
+        })?;
     }
     match (nothing, hidden) {
         (true, 0) => out.line("No agents here. Start claude or codex in a terminal and look again.")?,
@@ -148,7 +154,8 @@ fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
     }
 }
 
-fn same(a: &Answer, b: &Answer) -> bool {
+/// Whether two answers say the same, but for the moment.
+pub fn same(a: &Answer, b: &Answer) -> bool {
     let (a, b) = (&a.listing, &b.listing);
     a.sessions == b.sessions && a.unbound == b.unbound && a.warnings == b.warnings && a.hidden == b.hidden
 }

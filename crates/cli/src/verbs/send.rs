@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
-use lariat_core::{Status, Untrusted};
+use lariat_core::{Fact, Session, Status, Turn, Untrusted};
 use lariat_engine::list;
 use lariat_engine::list::Answer;
 use lariat_engine::peek;
@@ -35,6 +35,11 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         return Err(Failure::Usage("nothing to send".into()));
     }
     let (mut answer, mut at) = find(&args.target, common)?;
+    let session = &answer.listing.sessions[at];
+    if (args.when_idle || args.wait) && send::is_mute(session.agent) {
+        let why = "nothing tells when a turn of it is over: leave out --wait and --when-idle";
+        return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
+    }
     if args.when_idle {
         (answer, at) = until_it_listens(answer, at, common)?;
     }
@@ -47,6 +52,7 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     };
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),
+        Err(SendError::Blind) => ("typed", 5),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
         Err(SendError::Stalled(_) | SendError::Unread(_) | SendError::Typed(_)) => ("stalled", 4),
@@ -87,6 +93,10 @@ fn until_it_listens(mut answer: Answer, mut at: usize, common: &Common) -> Resul
     }
 }
 
+fn is_over(session: &Session) -> bool {
+    session.because.iter().any(|(_, o)| matches!(o.fact, Fact::Turn(Turn::Over(_))))
+}
+
 /// Waits for the end of the turn that was sent; how the session is then, and what
 /// it replied since.
 fn turn(id: &str, offset: u64, common: &Common) -> Result<(Status, Option<Untrusted>), Failure> {
@@ -107,7 +117,8 @@ fn turn(id: &str, offset: u64, common: &Common) -> Result<(Status, Option<Untrus
         let reply = said.into_iter().rev().find(|s| s.who == Speaker::Agent).map(|s| s.text);
         let over = match session.status {
             Status::Working | Status::Starting => false,
-            Status::Idle => reply.is_some(),
+            // The prompt is on record and opened a turn. One that failed or was interrupted has no reply.
+            _ if session.at_its_prompt() => reply.is_some() || is_over(session),
             _ => true,
         };
         if over {

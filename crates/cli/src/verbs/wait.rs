@@ -62,7 +62,7 @@ fn resolve_all(args: &Wait, answer: &Answer) -> Result<Vec<String>, Failure> {
 fn there(session: &Session, until: Until) -> bool {
     session.status.ended()
         || match until {
-            Until::Idle => session.status == Status::Idle,
+            Until::Idle => session.at_its_prompt(),
             Until::Waiting => session.status == Status::Waiting,
             Until::Done => false,
         }

@@ -178,6 +178,28 @@ fn on_a_terminal_only_what_is_recorded_is_told() {
 }
 
 #[test]
+fn on_a_terminal_a_call_without_words_waits_and_a_refusal_needs_a_login() {
+    let stage = Stage::new("tui-call");
+    stage.sandbox.env("GEMINI_CLI_NO_RELAUNCH", "true");
+    let gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let tui = gemini.terminal(&["--session-id", &id('a')]);
+    tui.wait_for_text("Type your message", DEADLINE);
+    submit(&stage, &tui, "CALL run_shell_command {\"command\":\"touch made\"}");
+    tui.wait_for_text("Allow", DEADLINE);
+    let row = stage.until("waiting", "permission: ").held_by(tui.pid());
+    stage.agree(&row);
+    stage.keep(Store::Gemini, &[(&row, "interrupted")]);
+    tui.press(Key::Esc);
+    stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
+    submit(&stage, &tui, "FAIL 401");
+    let row = stage.until("waiting", "login: [API Error").held_by(tui.pid());
+    stage.agree(&row);
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("failed");
+}
+
+#[test]
 fn launched_in_a_terminal_its_title_tells() {
     let stage = Stage::new("launch-tui");
     let _gemini = Gemini::install(&stage.sandbox, &stage.model);

@@ -85,6 +85,70 @@ fn claude_in_a_terminal_outlives_its_shim_and_ends_with_its_tools() {
 }
 
 #[test]
+fn of_three_at_once_one_is_started_and_tmux_shows_its_own_screen() {
+    let stage = Stage::new("tmux");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let launching = ["launch", "claude", "--json", "-p", "say heron", "--", "--permission-mode", "manual"];
+    let launches = [(); 3].map(|()| stage.sandbox.spawn(&stage.lariat().args(launching)));
+    let outputs = launches.map(|launch| launch.output(DEADLINE));
+    let mut codes = outputs.iter().map(lariat_testkit::Output::code).collect::<Vec<_>>();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 3, 3], "{outputs:?}");
+    let launched = outputs.iter().find(|o| o.code() == 0).expect("one").json();
+    stage.until("idle", "turn over");
+
+    let tmux = |args: &[&str]| stage.sandbox.run([&["tmux", "-L", "lariat", "-f", "/dev/null"], args].concat());
+    let attach = format!("exec lariat attach {}", handle(&launched));
+    for size in [("100", "30"), ("80", "24")] {
+        // Each time it is drawn from nothing, and then anew in the size of the viewer.
+        let args = ["new-session", "-d", "-x", size.0, "-y", size.1, "-s", "one", &attach];
+        assert_eq!(tmux(&args).code(), 0);
+        let rule = "─".repeat(size.0.parse().expect("a number"));
+        wait_until("Claude's own screen in tmux", DEADLINE, || {
+            let screen = tmux(&["capture-pane", "-p", "-t", "one"]).stdout;
+            let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
+            lines.contains(&"❯ say heron") && lines.contains(&"● echo: say heron") && lines.contains(&rule.as_str())
+        });
+        assert_eq!(tmux(&["send-keys", "-t", "one", "C-q"]).code(), 0);
+        wait_until("it is left", DEADLINE, || tmux(&["list-sessions"]).code() != 0);
+        assert_eq!(stage.now().status(), "idle", "leaving ends nothing");
+    }
+    act(&stage, &["stop", handle(&launched), "--json"]);
+    wait_until("nothing is left", DEADLINE, || others(&stage).is_empty());
+}
+
+#[test]
+fn every_process_of_lariat_is_killed_and_who_works_is_found_again() {
+    let stage = Stage::new("killed-all");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let _codex = Codex::install(&stage.sandbox, &stage.model);
+    let tool = "TOOL touch started; setsid tail -f /dev/null";
+    let allowed = ["claude", "--headless", "-p", tool, "--", "--permission-mode", "manual", "--allowedTools=Bash"];
+    let claude = launch(&stage, &allowed);
+    stage.until_started();
+    let codex = launch(&stage, &["codex", "--headless", "--force", "-p", "HOLD me"]);
+    stage.model.wait_for_hold("me", DEADLINE);
+    let ours = || {
+        let all = stage.sandbox.processes().into_iter();
+        all.filter(|p| p.comm.starts_with("lariat") && p.pid != 1 && p.state != 'Z').collect::<Vec<_>>()
+    };
+    assert!(ours().len() >= 2, "a shim for each");
+    for process in ours() {
+        process.signal(lariat_testkit::Signal::KILL);
+    }
+    wait_until("lariat's own are gone", DEADLINE, || ours().is_empty());
+    for launched in [&claude, &codex] {
+        let row = stage.until_of(id(launched), "working", "");
+        assert_eq!((&row.0["pid"], &row.0["handle"]), (&launched["pid"], &launched["handle"]));
+    }
+    for launched in [&claude, &codex] {
+        act(&stage, &["stop", handle(launched), "--json"]);
+        assert_eq!(stage.look().row(id(launched)).status(), "stopped");
+    }
+    wait_until("nothing is left, not even the tool that left its session", DEADLINE, || others(&stage).is_empty());
+}
+
+#[test]
 fn codex_shows_its_id_with_a_terminal_and_without() {
     let stage = Stage::new("launch-codex");
     let _codex = Codex::install(&stage.sandbox, &stage.model);

@@ -239,7 +239,8 @@ impl Transcript {
         line
     }
 
-    fn said(self, line: Value) -> Self {
+    /// A line as it is, dated and signed.
+    pub fn said(self, line: Value) -> Self {
         let line = self.common(line);
         self.line(&line)
     }

@@ -222,12 +222,14 @@ impl Rollout {
 
     /// The model's side failed: the turn is over.
     pub fn failed(self, error: &str) -> Self {
+        self.failed_by(error, &json!("other"))
+    }
+
+    /// The same, with Codex's own word for what went wrong.
+    pub fn failed_by(self, error: &str, info: &Value) -> Self {
         let turn = self.turn_id();
-        self.add(
-            "event_msg",
-            json!({"type": "task_complete", "turn_id": turn,
-            "error": {"message": error, "codex_error_info": "other"}}),
-        )
+        let error = json!({"message": error, "codex_error_info": info});
+        self.add("event_msg", json!({"type": "task_complete", "turn_id": turn, "error": error}))
     }
 
     /// A person pressed Esc.

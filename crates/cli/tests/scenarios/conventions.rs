@@ -76,6 +76,12 @@ fn what_is_not_understood_exits_2_and_suggests() {
         (&["peek"], "TARGET"),
         (&["explain"], "TARGET"),
         (&["completions", "fsh"], "fish"),
+        // However far off it is, the nearest one is named.
+        (&["frobnicate"], "a similar subcommand exists: '"),
+        (&["lz"], "'ls'"),
+        (&["worktree", "prune"], "a similar subcommand exists: '"),
+        (&["ls", "--zzz"], "a similar argument exists: '--"),
+        (&["stop", "--wait", "x"], "a similar argument exists: '--"),
     ];
     for (args, right) in wrong {
         let said = ask(&sandbox, args);

@@ -398,6 +398,26 @@ fn after_clear_the_handle_goes_with_the_process() {
 }
 
 #[test]
+fn wait_does_not_take_the_moment_before_a_turn_for_its_end() {
+    let sandbox = with_agents("given");
+    let claude = crate::claude_store::ClaudeStore::of(&sandbox);
+    let launched = launch(&sandbox, &["claude", "-p", "go"]);
+    let id = launched["native_id"].as_str().expect("an id");
+    // It stands at its prompt, and has not taken up what it was given.
+    let process = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    let entry = claude.register_as(process.pid, process.outside, id).says("idle");
+    list(&sandbox).expect(id, "starting", Some(pid(&launched)));
+    let waited = ask(&sandbox, &["wait", id, "--timeout", "300ms"]);
+    assert_eq!(waited.code(), 4, "{}", waited.stdout);
+    let entry = entry.says("busy");
+    list(&sandbox).expect(id, "working", Some(pid(&launched)));
+    drop(claude.session(id).asked("go").answered("done"));
+    drop(entry.says("idle"));
+    list(&sandbox).expect(id, "idle", Some(pid(&launched)));
+    assert_eq!(ask(&sandbox, &["wait", id, "--timeout", "60s"]).code(), 0);
+}
+
+#[test]
 fn a_prompt_is_never_a_flag() {
     let sandbox = with_agents("flag");
     let launched = launch(&sandbox, &["claude", "-p", "--dangerously-skip-permissions"]);

@@ -1,11 +1,12 @@
 //! Claude Code's registry is a claim, not a fact: reused PIDs, other machines, leftovers.
 
-use lariat_testkit::{DEADLINE, Sandbox, Signal};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built};
 use serde_json::json;
 
 use crate::{
     asking::{id, list},
     claude_store::{ClaudeStore, started},
+    codex_store::CodexStore,
 };
 
 #[test]
@@ -21,6 +22,27 @@ fn a_pid_held_by_another_program_is_stale() {
     seen.expect(&id(1), "interrupted", None);
     assert_eq!(seen.session(&id(2))["live"], false, "{:#}", seen.json);
     assert_eq!((seen.code, seen.unbound()), (0, vec![]));
+}
+
+#[test]
+fn called_by_another_name_it_is_still_itself() {
+    let sandbox = Sandbox::new("renamed");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let called = |file: &str, name: &str| {
+        let real = sandbox.install_copy(file, &built("lariat-lookalike"));
+        let link = sandbox.root().join("bin").join(name);
+        std::os::unix::fs::symlink(real, &link).expect("a link");
+        Lookalike::start(&sandbox, &sandbox.program(link).arg0(name).stdin(Stdin::Pipe))
+    };
+    let one = called("package/claude.exe", "cc");
+    claude.register(&one, &id(1)).says("busy");
+    claude.session(&id(1)).asked("fix it");
+    let two = called("package/codex", "cx");
+    codex.lock(&two, &id(2));
+    drop(codex.thread(&id(2)).asked("fix it").answered("done"));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(one.pid()));
+    seen.expect(&id(2), "idle", Some(two.pid()));
 }
 
 #[test]

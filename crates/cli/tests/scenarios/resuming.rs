@@ -237,6 +237,28 @@ fn s29_what_exited_by_itself_is_resumed_under_its_own_id() {
 }
 
 #[test]
+fn a_worktree_waits_for_the_session_that_was_cut_off_in_it() {
+    let stage = Stage::new("wtcutoff");
+    let repo = stage.sandbox.work();
+    let place = repo.to_str().expect("UTF-8");
+    let told = stage.act(&["launch", "claude", "--headless", "-p", "hi", "--cwd", place, "--worktree"]);
+    let launched = Launched { cwd: told["worktree"].as_str().expect("a worktree").into(), told };
+    stage.until(&launched, "working");
+    stage.power_cut();
+    // It holds no work of its own, so nothing but the session keeps it.
+    stage.act(&["gc", "--yes", "--retain", "0s"]);
+    stage.act(&["worktree", "clean"]);
+    let kept = stage.ask(&["worktree", "clean", launched.handle()]);
+    assert_eq!(kept.code(), 3, "{}", kept.stdout);
+    assert!(kept.stdout.contains("was cut off in it"), "{}", kept.stdout);
+    let told = stage.act(&["restore", "--yes"]);
+    assert_eq!(told["restore"][0]["outcome"], "restored", "{told}");
+    stage.act(&["kill", launched.handle()]);
+    stage.act(&["worktree", "clean", launched.handle()]);
+    assert!(!launched.cwd.exists());
+}
+
+#[test]
 fn s30_a_live_session_is_not_started_a_second_time() {
     let stage = Stage::new("s30");
     let launched = stage.launch("a", &[]);

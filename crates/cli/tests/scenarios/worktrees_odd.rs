@@ -194,6 +194,43 @@ fn content_stays_what_it_is_whatever_filters_and_line_ends_say() {
 }
 
 #[test]
+fn s31_what_git_lfs_keeps_elsewhere_comes_back_too() {
+    let sandbox = with_agent("wtlfs");
+    let repo = sandbox.work();
+    let large = |n: u8| vec![n; 100_000];
+    sandbox.git(&repo, &["lfs", "install"]);
+    put(&repo.join(".gitattributes"), "*.bin filter=lfs diff=lfs merge=lfs -text\n");
+    put(&repo.join("same.bin"), large(1));
+    put(&repo.join("changed.bin"), large(2));
+    commit(&sandbox, &repo);
+    let one = launch(&sandbox, &["--worktree"]);
+    assert_eq!(fs::read(one.path.join("same.bin")).expect("a file"), large(1), "the user's own filter ran");
+    end(&sandbox, &one);
+    let (code, told) = clean(&sandbox, &[&one.handle, "--dry-run"]);
+    assert_eq!((code, &told["outcome"]), (0, &"would remove".into()), "nothing was changed: {told:#}");
+    // Without its store, the files are here and nowhere else.
+    let (store, aside) = (repo.join(".git/lfs/objects"), repo.join(".git/lfs/aside"));
+    fs::rename(&store, &aside).expect("moved");
+    let (_, told) = clean(&sandbox, &[&one.handle, "--dry-run"]);
+    assert!(told["reason"].as_str().expect("why").contains("2 changed"), "{told:#}");
+    fs::rename(&aside, &store).expect("moved back");
+    put(&one.path.join("changed.bin"), large(3));
+    let (_, told) = clean(&sandbox, &[&one.handle, "--dry-run"]);
+    assert!(told["reason"].as_str().expect("why").contains("1 changed"), "{told:#}");
+    put(&one.path.join("staged.bin"), large(4));
+    sandbox.git(&one.path, &["add", "staged.bin"]);
+    put(&one.path.join("untracked.bin"), large(5));
+    let (before, staged) = (tree(&one.path), index(&sandbox, &one.path));
+    let (code, told) = clean(&sandbox, &[&one.handle, "--force"]);
+    assert_eq!(code, 0, "{told:#}");
+    assert!(!one.path.exists());
+    let applied = ask(&sandbox, &["worktree", "apply", &one.handle]);
+    assert_eq!(applied.code(), 0, "{}", applied.stderr);
+    assert!(tree(&one.path) == before);
+    assert_eq!(index(&sandbox, &one.path), staged);
+}
+
+#[test]
 fn a_worktree_is_apart_from_the_checkout_it_lies_in() {
     let sandbox = with_agent("wtapart");
     let repo = sandbox.work();

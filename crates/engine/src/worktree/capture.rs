@@ -19,6 +19,7 @@ use lariat_sys::file::{self, Key};
 use sha1::Digest as _;
 
 use super::WorktreeError;
+use super::lfs::{self, Differs};
 use crate::git::{Git, GitError};
 
 /// A submodule's entry.
@@ -172,6 +173,7 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
         keys: HashMap::new(),
         unchanged: HashSet::new(),
     };
+    let mut differing = Vec::new();
     for s in &seen {
         if !matches!(s.kind, Kind::Directory { .. }) {
             all.keys.insert(s.path.clone(), s.key);
@@ -200,6 +202,9 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
                     let converted = || is_same_version(e, s) && lf_oid(top, s, &format).is_ok_and(|o| o == e.blob.oid);
                     if same_mode && (clean || converted()) {
                         all.unchanged.insert(s.path.clone());
+                    } else if same_mode {
+                        let (path, oid) = (s.path.clone(), e.blob.oid.clone());
+                        differing.push(Differs { path, key: on_disk.key, oid });
                     }
                 }
                 all.keys.insert(s.path.clone(), on_disk.key); // the version that was read
@@ -207,6 +212,7 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
             }
         }
     }
+    all.unchanged.extend(lfs::held(git, top, &differing)?);
     all.nested.sort_by_key(|n| !n.submodule);
     all.index = index;
     Ok(all)

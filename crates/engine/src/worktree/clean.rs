@@ -5,7 +5,8 @@
 //! 1. Who is in it? A session that lives or may live, or any process that stands
 //!    in it or holds a file of it, keeps it. So does a lock, an unfinished merge
 //!    or rebase, a repository within it whose content is nowhere else, and, unless
-//!    forced, work that is in no commit or in no other branch.
+//!    forced, work that is in no commit or in no other branch, and a session that
+//!    was cut off in it.
 //! 2. Forced, work that is in no commit is saved and read back.
 //! 3. It is given a name that nobody knows, beside its own: no path leads into it
 //!    from then on. Who had got in by then is looked for again.
@@ -92,16 +93,8 @@ fn users(
     place: (u64, u64),
     sessions: &[Box<Session>],
 ) -> Vec<String> {
-    let live = sessions.iter().filter(|s| s.live != Some(false)).filter(|s| {
-        let cwd = s.cwd.as_ref().map(|c| Path::new(c.raw()));
-        let within = cwd.is_some_and(|c| c.starts_with(&worktree.path) || c.starts_with(path));
-        within || s.handle.as_deref() == Some(&worktree.handle)
-    });
-    let live = live.map(|s| {
-        let name = s.handle.clone().unwrap_or_else(|| s.id.raw().to_owned());
-        format!("{name} ({}) works in it", s.status.word())
-    });
-    let mut users: Vec<String> = live.collect();
+    let live = sessions.iter().filter(|s| s.live != Some(false) && is_of(s, worktree, path));
+    let mut users: Vec<String> = live.map(|s| format!("{} ({}) works in it", name_of(s), s.status.word())).collect();
     if super::is_held(places, &worktree.handle) {
         users.push("a launch is under way in it".into());
     }
@@ -110,6 +103,23 @@ fn users(
         Err(e) => users.push(format!("it cannot be told who is in it: {e}")),
     }
     users
+}
+
+/// Whether a session works in a worktree, or did.
+fn is_of(session: &Session, worktree: &Worktree, path: &Path) -> bool {
+    let cwd = session.cwd.as_ref().map(|c| Path::new(c.raw()));
+    let within = cwd.is_some_and(|c| c.starts_with(&worktree.path) || c.starts_with(path));
+    within || session.handle.as_deref() == Some(&worktree.handle)
+}
+
+fn name_of(session: &Session) -> String {
+    session.handle.clone().unwrap_or_else(|| session.id.raw().to_owned())
+}
+
+/// Who was cut off in it, and could not come back without it.
+fn cut_off(worktree: &Worktree, sessions: &[Box<Session>]) -> Option<String> {
+    let one = sessions.iter().find(|s| s.restorable && is_of(s, worktree, &worktree.path))?;
+    Some(format!("{} was cut off in it; `lariat restore` brings it back", name_of(one)))
 }
 
 /// Looks at a worktree; `quick` believes git's stat cache.
@@ -158,7 +168,7 @@ fn look_into(places: &Places, look: &mut Look, sessions: &[Box<Session>], quick:
     look.dirt = Some(all.dirt());
     look.kept = if look.users.is_empty() { hindrance(&worktree, &all)? } else { Some(look.users.join("; ")) };
     if look.kept.is_none() {
-        look.kept = work_of_its_own(&git, &all)?;
+        look.kept = work_of_its_own(&git, &all)?.or_else(|| cut_off(&worktree, sessions));
         look.force_helps = look.kept.is_some();
     }
     Ok(())

@@ -16,6 +16,7 @@
 pub mod apply;
 pub mod capture;
 pub mod clean;
+mod lfs;
 pub mod make;
 pub mod saved;
 

@@ -124,6 +124,38 @@ fn failed_and_alive() {
 }
 
 #[test]
+fn refused_and_alive() {
+    let stage = Stage::new("tui-refused");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    stage.sandbox.env("CLAUDE_CODE_MAX_RETRIES", "0");
+    let (tui, row) = ready(&stage, &claude, &[]);
+    tui.submit("FAIL 401", DEADLINE);
+    let refused = stage.until("waiting", "login: Please run /login").held_by(tui.pid());
+    stage.agree(&refused);
+    tui.wait_for_text("Please run /login", DEADLINE);
+    // It takes the next prompt all the same.
+    tui.submit("FAIL 429", DEADLINE);
+    stage.until("waiting", "limit: API Error: Request rejected (429)").held_by(tui.pid());
+    stage.keep(Store::Claude, &[(&stage.now(), "failed")]);
+    tui.wait_for_text("(429)", DEADLINE);
+    turn(&stage, &tui, row.id(), "hello");
+    leave(&tui);
+    stage.now().ended("done");
+}
+
+#[test]
+fn called_by_another_name() {
+    let stage = Stage::new("tui-renamed-program");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let real = std::fs::canonicalize(stage.sandbox.root().join("bin/claude")).expect("the program");
+    let link = stage.sandbox.root().join("bin/cc");
+    std::os::unix::fs::symlink(real, &link).expect("another name");
+    let tui = stage.sandbox.terminal(&stage.sandbox.program(link).arg0("cc"));
+    let row = stage.until("idle", "no turn yet").held_by(tui.pid());
+    turn(&stage, &tui, row.id(), "hello");
+}
+
+#[test]
 fn a_background_shell() {
     let stage = Stage::new("tui-background-shell");
     let claude = Claude::install(&stage.sandbox, &stage.model);

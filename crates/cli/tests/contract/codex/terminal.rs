@@ -84,6 +84,26 @@ fn working_then_idle_then_left() {
 }
 
 #[test]
+fn refused_and_alive() {
+    let stage = Stage::new("tui-refused");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("FAIL 401", DEADLINE);
+    let row = stage.until("waiting", "login: unexpected status 401").held_by(tui.pid());
+    stage.agree(&row);
+    tui.wait_for_text("unexpected status 401", DEADLINE);
+    tui.submit("FAIL 429", DEADLINE);
+    let row = stage.until("waiting", "limit: exceeded retry limit").held_by(tui.pid());
+    stage.keep(Store::Codex, &[(&row, "failed")]);
+    tui.wait_for_text("429", DEADLINE);
+    tui.submit("FAIL 400", DEADLINE);
+    stage.until("idle", "last turn failed").held_by(tui.pid());
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("failed");
+}
+
+#[test]
 fn waiting_for_an_approval_then_in_the_tool() {
     let stage = Stage::new("tui-approval");
     let codex = Codex::install(&stage.sandbox, &stage.model);

@@ -1,0 +1,88 @@
+//! The nearest right word for a wrong one.
+//!
+//! clap names a verb or flag only if it is much like what was typed. A person who typed
+//! `frobnicate` is helped by the nearest one too, so an error that names none gets it here.
+
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{Command, CommandFactory as _, Parser as _};
+
+use super::Cli;
+
+/// What was asked, or an error on the terminal and the end.
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        let typed: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+        let mut cli = Cli::command();
+        cli.build();
+        suggest(error, &cli, &typed).exit()
+    })
+}
+
+/// Adds the nearest verb or flag to an error that names none.
+fn suggest(mut error: Error, cli: &Command, typed: &[String]) -> Error {
+    let (wrong, right) = match error.kind() {
+        ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        ErrorKind::UnknownArgument => (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        _ => return error,
+    };
+    let Some(ContextValue::String(word)) = error.get(wrong) else { return error };
+    if error.get(right).is_some() {
+        return error;
+    }
+    let within = verb(cli, typed);
+    let nearest = match right {
+        ContextKind::SuggestedSubcommand => {
+            let all = within.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned());
+            nearest(word, all).map(|found| ContextValue::Strings(vec![found]))
+        }
+        // Something that is no flag at all stands where no more words are taken.
+        _ if !word.starts_with('-') => None,
+        _ => {
+            let flags = within.get_arguments().chain(cli.get_arguments().filter(|a| a.is_global_set()));
+            let all = flags.filter(|a| !a.is_hide_set()).filter_map(|a| Some(format!("--{}", a.get_long()?)));
+            nearest(word, all).map(ContextValue::String)
+        }
+    };
+    if let Some(found) = nearest {
+        error.insert(right, found);
+    }
+    error
+}
+
+/// The verb that these words lead to.
+fn verb<'a>(cli: &'a Command, typed: &[String]) -> &'a Command {
+    typed.iter().fold(cli, |at, word| at.find_subcommand(word).unwrap_or(at))
+}
+
+fn nearest(word: &str, all: impl Iterator<Item = String>) -> Option<String> {
+    all.min_by_key(|right| (steps(word, right), right.clone()))
+}
+
+/// How many letters must be added, taken away or changed to make one word the other.
+fn steps(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_counted() {
+        for (from, to, n) in [("", "", 0), ("", "ls", 2), ("lz", "ls", 1), ("kitten", "sitting", 3), ("stop", "top", 1)]
+        {
+            assert_eq!((steps(from, to), steps(to, from)), (n, n), "{from} {to}");
+        }
+    }
+}

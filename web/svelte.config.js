@@ -1,0 +1,2 @@
+// One mode for all components: runes.
+export default { compilerOptions: { runes: true } };
