@@ -191,7 +191,7 @@ fn follow_gateway(session: &Session, shown: Option<&Said>, common: &Common, out:
         let same = |a: &Said, b: &Said| (a.who, a.at, &a.text) == (b.who, b.at, &b.text);
         let from = shown.as_ref().and_then(|last| told.iter().rposition(|s| same(s, last))).map_or(0, |at| at + 1);
         for said in &told[from..] {
-            if out.json { out.json(&Message::from(said))? } else { message(said, out)? }
+            if out.json { out.json(&Message::from(said))? } else { show_message(said, out)? }
         }
         out.flush()?;
         shown = told.last().cloned().or(shown);

@@ -107,6 +107,7 @@ fn forks(stage: &Stage, handle: &str, id: &str) -> String {
 }
 
 #[test]
+#[ignore = "fails now and then: OpenCode exits with 1, once with `database is locked`; cause not known, see its page"]
 fn opencode_goes_on_and_forks() {
     let stage = Stage::new("again-opencode");
     let opencode = OpenCode::install(&stage.sandbox, &stage.model);
