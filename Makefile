@@ -26,13 +26,14 @@ check: rust
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(TESTS) --all-targets -- -D warnings
 
-torture: rust tools clients
+torture: rust tools agents clients
 	$(CARGO) build $(TESTS) --bins
 	LARIAT_SWAPS=$(or $(SWAPS),10000) $(CARGO) test -q -p lariat-sys --lib swaps_that_race
 	LARIAT_KILLS=$(or $(KILLS),1000) LARIAT_ROUNDS=$(or $(ROUNDS),500) $(CARGO) test -p lariat --features pause-points \
 		--test scenarios -- --nocapture delivering::killed_under_load subscribers::two_hundred
 	LARIAT_EXAMPLES=$(or $(EXAMPLES),200) $(CARGO) test -p lariat --features pause-points \
 		--test scenarios -- --nocapture --include-ignored clients::a_fuzzer subscribers::at_rest
+	LARIAT_SESSIONS=$(or $(SESSIONS),400) $(CARGO) test -p lariat --features pause-points --test contract -- s04_s05_s06
 	$(BUILT)/debug/lariat-torture $(TORTURE)
 
 bench: rust tools web

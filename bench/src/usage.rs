@@ -19,6 +19,8 @@ use crate::rig::{Rig, empty};
 
 /// ccusage takes seconds: fewer rounds than where milliseconds are compared.
 const ROUNDS: usize = 3;
+/// How many sessions the store has that is written to.
+const SMALL: usize = 1_000;
 /// One in so many files grows.
 const GROWN: usize = 100;
 /// At least so many times as fast, with at most such a part of the memory, and so many times as fast
@@ -34,7 +36,9 @@ pub fn run(rig: &Rig, home: &Path, params: &Params, report: &mut Report) -> io::
         return Ok(true);
     };
     let small = rig.fresh("usage-home")?;
-    let share = Params::new(params.claude / 10, 0, params.max_bytes / 10, params.seed);
+    let sessions = params.claude.min(SMALL);
+    let share = params.max_bytes / (params.claude + params.codex).max(1) as u64 * sessions as u64;
+    let share = Params::new(sessions, 0, share, params.seed);
     let (manifest, _) = corpus::ensure(&small.join("home"), &share)?;
     let small = small.join("home");
     let (cache, cold_cache) = (rig.fresh("usage-cache")?, rig.fresh("usage-cold-cache")?);

@@ -271,7 +271,9 @@ impl Folder {
 
 /// A path's folder and name.
 fn split(path: &Path) -> Option<(&OsStr, &str)> {
-    Some((path.parent()?.as_os_str(), path.file_name()?.to_str()?))
+    // Cheaper than by components, and a path of ours has no odd end.
+    let (folder, name) = path.to_str()?.rsplit_once('/')?;
+    Some((OsStr::new(folder), name))
 }
 
 /// Cuts items into batches.

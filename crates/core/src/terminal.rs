@@ -33,14 +33,19 @@ impl Guard {
     /// What may pass of the next bytes.
     pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
-        for byte in bytes.iter().copied() {
+        let mut rest = bytes;
+        loop {
+            if self.held.is_empty() && self.dropping.is_none() {
+                let plain = memchr::memchr(0x1b, rest).unwrap_or(rest.len());
+                out.extend_from_slice(&rest[..plain]);
+                rest = &rest[plain..];
+            }
+            let Some((byte, after)) = rest.split_first() else { break };
+            let byte = *byte;
+            rest = after;
             if let Some(last) = self.dropping {
                 // It ends with BEL, or with ESC and a backslash.
                 self.dropping = (byte != 0x07 && !(last == 0x1b && byte == b'\\')).then_some(byte);
-                continue;
-            }
-            if self.held.is_empty() && byte != 0x1b {
-                out.push(byte);
                 continue;
             }
             if byte == 0x1b && self.held.last() != Some(&0x1b) && !self.is_string() {

@@ -309,6 +309,7 @@ impl ser::SerializeStruct for Members<'_> {
     type Ok = ();
     type Error = Unwritable;
     fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Unwritable> {
+        self.to.reserve(key.len() + 4);
         self.next();
         self.to.push(b'"');
         self.to.extend_from_slice(key.as_bytes()); // ours: nothing in it to escape

@@ -9,10 +9,12 @@
 //! else besides polls the client's descriptor, and takes what has come with
 //! [`Client::receive`] and [`Client::ready`].
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+
+use rustix::buffer::spare_capacity;
 
 use crate::record::Exit;
 use crate::socket::{self, SocketError};
@@ -180,17 +182,15 @@ impl Client {
     pub fn receive(&mut self) -> io::Result<()> {
         self.buffer.drain(..self.used);
         self.used = 0;
-        let len = self.buffer.len();
-        self.buffer.resize(len + PIECE, 0);
+        self.buffer.reserve(PIECE);
         let read = loop {
-            match self.stream.read(&mut self.buffer[len..]) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => break Ok(0),
-                read => break read,
+            match rustix::io::read(&self.stream, spare_capacity(&mut self.buffer)) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::CONNRESET) => break 0,
+                read => break read?,
             }
         };
-        self.buffer.truncate(len + *read.as_ref().unwrap_or(&0));
-        self.closed = read? == 0;
+        self.closed = read == 0;
         Ok(())
     }
 }

@@ -59,13 +59,16 @@ pub fn for_a_moment() {
     few_steps();
 }
 
-/// Lets each thread's heap for larger pieces be one piece of address space from the
-/// start: growing it page by page stops every other thread of the process each time.
+/// Lets larger pieces come from one heap that grows in large steps: a heap for each
+/// thread grows page by page, which stops all threads of the process each time, and
+/// keeps what its thread has freed from the others.
 fn few_steps() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it only sets a number of the allocator, and no other thread runs yet.
+    // SAFETY: these only set numbers of the allocator, and no other thread runs yet.
     unsafe {
-        libc::mallopt(libc::M_TOP_PAD, 16 << 20);
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_TOP_PAD, 4 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
     }
 }
 

@@ -173,7 +173,7 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
             return (Vec::new(), warnings, Vec::new());
         }
     };
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(if look.scope == Scope::All { entries.len() } else { 0 });
     let mut hidden = Vec::new();
     let beside: Vec<&str> =
         entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name)).map(|e| e.name.as_str()).collect();

@@ -92,19 +92,22 @@ fn view(mut client: Client, args: &args::Attach) -> Result<bool, Failure> {
     let watch = args.watch;
     let mut size = size();
     client.attach(Attach { size, watch, tail: 64 << 10 })?;
-    let mut out = io::stdout().lock();
+    let mut out = Screen::default();
     let mut guard = (!args.allow_clipboard).then(Guard::default);
     let mut typed = [0; 4096];
     loop {
         loop {
             match client.ready()? {
                 Some(Event::Output(bytes)) => match &mut guard {
-                    Some(guard) => out.write_all(&guard.pass(bytes))?,
-                    None => out.write_all(bytes)?,
+                    Some(guard) => out.show(&guard.pass(bytes))?,
+                    None => out.show(bytes)?,
                 },
-                Some(Event::Exited(_)) => return Ok(true),
-                Some(Event::Dropped(why)) => return Err(anyhow::anyhow!("the shim let us go: {why}").into()),
-                Some(Event::Closed) => return Ok(false),
+                Some(Event::Exited(_)) => return out.flush().map(|()| true).map_err(Into::into),
+                Some(Event::Dropped(why)) => {
+                    out.flush()?;
+                    return Err(anyhow::anyhow!("the shim let us go: {why}").into());
+                }
+                Some(Event::Closed) => return out.flush().map(|()| false).map_err(Into::into),
                 Some(_) => {}
                 None => break,
             }
@@ -136,6 +139,35 @@ fn view(mut client: Client, args: &args::Attach) -> Result<bool, Failure> {
             size = now;
             client.resize(size)?;
         }
+    }
+}
+
+/// Our terminal, which gets what has come at once: standard output as it is would be
+/// written line by line, and what the last line begins with by itself.
+#[derive(Default)]
+struct Screen(Vec<u8>);
+
+impl Screen {
+    /// How much is held back until it is time to flush.
+    const MOST: usize = 64 << 10;
+
+    fn show(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() >= Self::MOST { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut rest = self.0.as_slice();
+        while !rest.is_empty() {
+            match rustix::io::write(rustix::stdio::stdout(), rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => rest = &rest[n..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.0.clear();
+        Ok(())
     }
 }
 

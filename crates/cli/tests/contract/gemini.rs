@@ -191,6 +191,9 @@ fn on_a_terminal_a_call_without_words_waits_and_a_refusal_needs_a_login() {
     stage.keep(Store::Gemini, &[(&row, "interrupted")]);
     tui.press(Key::Esc);
     stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
+    // What is typed right after Esc would be one key with it.
+    tui.wait_for_text("Request cancelled.", DEADLINE);
+    tui.wait_for_text("Type your message", DEADLINE);
     submit(&stage, &tui, "FAIL 401");
     let row = stage.until("waiting", "login: [API Error").held_by(tui.pid());
     stage.agree(&row);

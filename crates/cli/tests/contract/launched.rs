@@ -206,6 +206,11 @@ fn codex_takes_what_is_sent() {
     stage.until("idle", "");
     let told = act(&stage, &["send", handle(&launched), "second", "words", "--wait", "--json"]);
     assert!(told["reply"].as_str().is_some_and(|r| r.contains("second words")), "{told}");
+    // A turn that fails is over too, and has no reply.
+    let told = act(&stage, &["send", handle(&launched), "FAIL 400", "--wait", "--json"]);
+    assert_eq!((&told["status"], &told["reply"]), (&"idle".into(), &Value::Null), "{told}");
+    let told = act(&stage, &["send", handle(&launched), "FAIL 429", "--wait", "--json"]);
+    assert_eq!(told["status"], "waiting", "{told}");
     act(&stage, &["kill", handle(&launched), "--json"]);
 }
 
