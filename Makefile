@@ -10,14 +10,14 @@ CARGO ?= cargo
 TESTS := --workspace --features lariat/pause-points
 BUILT := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test torture bench install check web page agents tools rust record clean
+.PHONY: demo test torture bench install check web page agents clients tools rust record clean
 
 demo: rust tools page
 	@echo "building lariat (once, about a minute) ..."
 	@$(CARGO) build --release -q -p lariat -p lariat-testkit
 	@$(CARGO) run --release -q -p lariat-testkit --bin lariat-demo
 
-test: web check agents tools
+test: web check agents tools clients
 	@scripts/need chromium=chromium
 	$(CARGO) build $(TESTS) --bins
 	$(CARGO) test $(TESTS)
@@ -26,11 +26,13 @@ check: rust
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(TESTS) --all-targets -- -D warnings
 
-torture: rust tools agents
+torture: rust tools agents clients
 	$(CARGO) build $(TESTS) --bins
 	LARIAT_SWAPS=$(or $(SWAPS),10000) $(CARGO) test -q -p lariat-sys --lib swaps_that_race
 	LARIAT_KILLS=$(or $(KILLS),1000) LARIAT_ROUNDS=$(or $(ROUNDS),500) $(CARGO) test -p lariat --features pause-points \
 		--test scenarios -- --nocapture delivering::killed_under_load subscribers::two_hundred
+	LARIAT_EXAMPLES=$(or $(EXAMPLES),200) $(CARGO) test -p lariat --features pause-points \
+		--test scenarios -- --nocapture --include-ignored clients::a_fuzzer subscribers::at_rest
 	LARIAT_SESSIONS=$(or $(SESSIONS),400) $(CARGO) test -p lariat --features pause-points --test contract -- s04_s05_s06
 	$(BUILT)/debug/lariat-torture $(TORTURE)
 
@@ -63,6 +65,14 @@ agents/node_modules/.installed: agents/package-lock.json
 agents/openclaw/node_modules/.installed: agents/openclaw/package-lock.json
 	@scripts/need node=nodejs npm=npm
 	cd agents/openclaw && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Programs of others that the tests let loose on lariat, at exact versions, below target/.
+clients: $(BUILT)/clients/.installed
+$(BUILT)/clients/.installed: crates/cli/tests/clients/requirements.txt
+	@scripts/need python3=python3-venv curl=curl
+	python3 -m venv $(BUILT)/clients
+	$(BUILT)/clients/bin/pip install -q --disable-pip-version-check --no-deps -r $<
 	@touch $@
 
 # What the tests and benchmarks run besides.

@@ -27,6 +27,7 @@ mod pi_store;
 mod tmux;
 
 mod bad_input;
+mod clients;
 mod codex_locks;
 mod conventions;
 mod cost;
@@ -55,6 +56,7 @@ mod reading;
 mod registered;
 mod resuming;
 mod stopping;
+mod strangers;
 mod subscribers;
 mod targets;
 mod top;

@@ -44,8 +44,23 @@ fn a_conversation_comes_in_pages_and_nothing_is_missed_or_told_twice() {
         session = session.result(&format!("made {n} {}", "x".repeat(4000))).answered(&format!("reply {n}"));
     }
     session = session.calls("Bash", json!({"command": "sleep 9"})).asked("\u{1b}[2J");
+    // Two at once: what the first gave stands after the second call.
+    for call in ["a", "b"] {
+        let block = json!({"type": "tool_use", "id": call, "name": "Read", "input": {"file_path": call}});
+        let message = json!({"id": format!("m{call}"), "role": "assistant", "content": [block]});
+        session = session.line(&json!({"type": "assistant", "message": message}));
+    }
+    for call in ["a", "b"] {
+        let block =
+            json!({"type": "tool_result", "tool_use_id": call, "content": format!("gave {call}"), "is_error": true});
+        session = session.line(&json!({"type": "user", "message": {"role": "user", "content": [block]}}));
+    }
     let whole = talk(&sandbox, &id(1), 1000);
-    assert_eq!(whole.len(), 120 * 3 + 2);
+    assert_eq!(whole.len(), 120 * 3 + 4);
+    for (turn, call) in whole[362..].iter().zip(["a", "b"]) {
+        assert_eq!(turn["tool"]["output"], format!("gave {call}"), "{turn}");
+        assert_eq!(turn["tool"]["failed"], true, "{turn}");
+    }
     for (at, turn) in whole[..360].iter().enumerate() {
         let n = at / 3;
         match at % 3 {
@@ -64,7 +79,7 @@ fn a_conversation_comes_in_pages_and_nothing_is_missed_or_told_twice() {
     assert_eq!(whole[360]["tool"]["output"], Value::Null, "it has not ended");
     let numbers: Vec<u64> = whole.iter().map(|t| t["n"].as_u64().expect("a number")).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
-    for limit in [1000, 50, 7] {
+    for limit in [1000, 50, 7, 1] {
         assert_eq!(talk(&sandbox, &id(1), limit), whole, "in pages of {limit}");
     }
     // Numbers stay where they are while the session goes on.
@@ -247,7 +262,7 @@ fn a_worktrees_diff_begins_where_the_worktree_did() {
 fn a_listing_comes_in_pages_in_a_stable_order() {
     let sandbox = Sandbox::new("lspages");
     let claude = ClaudeStore::of(&sandbox);
-    let sessions: Vec<_> = (1..=7).rev().map(|n| claude.session(&id(n)).asked("go").answered("done")).collect();
+    let sessions: Vec<_> = (1..=7).map(|n| claude.session(&id(n)).asked("go").answered("done")).collect();
     let served = Served::start(&sandbox);
     let (mut seen, mut after) = (Vec::new(), String::new());
     loop {

@@ -108,6 +108,28 @@ fn a_browser_is_let_in_once_and_soon_or_not_at_all() {
 }
 
 #[test]
+fn of_those_who_come_with_one_secret_at_the_same_moment_one_is_let_in() {
+    let sandbox = Sandbox::new("enterrace");
+    let (gate, passed) = (sandbox.root().join("gate"), sandbox.root().join("passed"));
+    sandbox.run(["mkfifo", gate.to_str().expect("UTF-8")]).expect_success();
+    sandbox.env("LARIAT_PAUSE_AT", "once.take");
+    sandbox.env("LARIAT_PAUSE_ON", &gate);
+    sandbox.env("LARIAT_POINTS", &passed);
+    let (port, secret) = web(&sandbox);
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| enter(port, &secret).0)).collect();
+        wait_until("all have found it", DEADLINE, || {
+            let said = fs::read_to_string(&passed).unwrap_or_default();
+            said.lines().filter(|l| *l == "once.take").count() == 6
+        });
+        drop(fs::OpenOptions::new().write(true).open(&gate).expect("the gate"));
+        threads.into_iter().map(|t| t.join().expect("an answer")).collect()
+    });
+    assert_eq!(statuses.iter().filter(|s| **s == 200).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|s| **s == 401).count(), 5, "{statuses:?}");
+}
+
+#[test]
 fn the_page_is_served_as_it_was_built() {
     let sandbox = Sandbox::new("page");
     let served = Served::start(&sandbox);

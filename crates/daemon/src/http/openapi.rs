@@ -138,7 +138,7 @@ fn responses(route: &Route) -> Value {
     if route.answers == Answers::Terminal {
         all = json!({"101": {"description": "from here on it is a WebSocket"}});
     }
-    for (status, _) in MEANINGS {
+    for (status, meaning) in MEANINGS {
         let odd = match status {
             426 => route.answers != Answers::Terminal,
             429 => route.answers != Answers::Enter,
@@ -149,6 +149,12 @@ fn responses(route: &Route) -> Value {
         }
         // A verb that was tried tells in its own words how it went.
         let tried = route.method == "POST" && matches!(status, 409 | 422 | 503 | 504);
+        if tried && matches!(route.answers, Answers::Lines(_)) {
+            let content = json!({"application/x-ndjson": {"schema": {"type": "string"}},
+                "application/json": {"schema": {"type": "object"}}});
+            all[status.to_string()] = json!({"description": meaning, "content": content});
+            continue;
+        }
         let name = if tried { "Tried" } else { "Refused" };
         all[status.to_string()] = json!({"$ref": format!("#/components/responses/{name}{status}")});
     }

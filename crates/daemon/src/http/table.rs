@@ -19,6 +19,15 @@ const fn post(path: &'static str, verb: &'static str, parameters: &'static [Para
     Route { method: "POST", path, about, parameters, answers: Answers::Verb(verb) }
 }
 
+const fn post_lines(
+    path: &'static str,
+    verb: &'static str,
+    parameters: &'static [Parameter],
+    about: &'static str,
+) -> Route {
+    Route { method: "POST", path, about, parameters, answers: Answers::Lines(verb) }
+}
+
 use Answers::{Lines, Verb};
 use Kind::{Flag, Number, Path, Paths, Place, Rest, Text, Texts, Word, Words};
 
@@ -222,7 +231,7 @@ pub const ROUTES: &[Route] = &[
         ],
         "Hold a directory",
     ),
-    post(
+    post_lines(
         "/v1/worktrees/clean",
         "worktree clean",
         &[
@@ -232,7 +241,7 @@ pub const ROUTES: &[Route] = &[
         ],
         "Remove worktrees that nobody is in, with nothing lost",
     ),
-    post(
+    post_lines(
         "/v1/worktrees/save",
         "worktree save",
         &[must("targets", Words, "handles, branches or paths")],

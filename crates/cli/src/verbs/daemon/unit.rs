@@ -26,13 +26,21 @@ fn folder() -> Result<PathBuf, Failure> {
     Ok(config.join("systemd/user"))
 }
 
-fn unit(program: &Path, http: Option<u16>) -> String {
-    // What systemd would take for its own is written twice.
-    let program = program.to_string_lossy().replace('%', "%%").replace('\\', "\\\\").replace('"', "\\\"");
+/// As systemd reads it within quotes: what it would take for its own is written twice.
+fn quoted(text: &str) -> String {
+    text.replace('%', "%%").replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+fn unit(program: &Path, path: Option<&str>, http: Option<u16>) -> String {
+    let program = quoted(&program.to_string_lossy());
+    // Agents that are launched by HTTP are found where the person who installs it finds them.
+    let path = path
+        .filter(|p| !p.contains('\n'))
+        .map_or_else(String::new, |p| format!("Environment=\"PATH={}\"\n", quoted(p)));
     let http = http.map_or_else(String::new, |port| format!(" {port}"));
     format!(
         "{OURS}\n[Unit]\nDescription=lariat: watches coding agents and tells what happens\n\n\
-         [Service]\nExecStart=\"{program}\" {VERB}{http}\nKillMode=process\nRestart=on-failure\n\n\
+         [Service]\nExecStart=\"{program}\" {VERB}{http}\n{path}KillMode=process\nRestart=on-failure\n\n\
          [Install]\nWantedBy=default.target\n"
     )
 }
@@ -53,7 +61,11 @@ pub fn install(http: Option<u16>, out: &mut Out) -> Done {
         return Err(Failure::Refused(format!("{} is there, and lariat did not write it", shown(&path))));
     }
     durable::make_folder(&folder)?;
-    durable::put(&folder, NAME, unit(&std::env::current_exe()?, http).as_bytes())?;
+    durable::put(
+        &folder,
+        NAME,
+        unit(&std::env::current_exe()?, std::env::var("PATH").ok().as_deref(), http).as_bytes(),
+    )?;
     let started = systemctl(&["daemon-reload"]).and_then(|()| systemctl(&["enable", "--now", NAME]));
     told(started, "installed", &path, "the daemon is installed and started", out)
 }
@@ -104,7 +116,8 @@ mod tests {
 
     #[test]
     fn the_unit_ends_nothing_but_the_daemon() {
-        let text = unit(Path::new("/opt/50% \"odd\"/lariat"), Some(4700));
+        let text = unit(Path::new("/opt/50% \"odd\"/lariat"), Some("/a:/50% \\b"), Some(4700));
+        assert!(text.contains("\nEnvironment=\"PATH=/a:/50%% \\\\b\"\n"), "{text}");
         assert!(text.starts_with(OURS));
         assert!(text.contains("\nExecStart=\"/opt/50%% \\\"odd\\\"/lariat\" __daemon 4700\n"), "{text}");
         assert!(text.contains("\nKillMode=process\n"));
