@@ -6,8 +6,8 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`], [`procs`], [`hosted`], [`daemon`] or [`page`]; [`corpus`] makes the stores they read, [`limits`]
-//! the programs they compare with, [`answer`] knows what is right.
+//! Start at [`list`], [`procs`], [`hosted`], [`daemon`], [`page`] or [`usage`]; [`corpus`] makes the stores
+//! they read, [`limits`] the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
     clippy::print_stdout,
@@ -29,6 +29,7 @@ mod page;
 mod procs;
 mod report;
 mod rig;
+mod usage;
 
 use std::io;
 use std::path::PathBuf;
@@ -116,12 +117,15 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     if !isolated {
         report.note("no PID namespace could be made: processes of this machine are part of what lariat sees");
     }
-    if matches!(options.jobs, Jobs::All | Jobs::List | Jobs::Daemon) {
+    if matches!(options.jobs, Jobs::All | Jobs::List | Jobs::Daemon | Jobs::Usage) {
         let manifest = list::corpus(&home, &params, &mut report)?;
-        if options.jobs != Jobs::Daemon {
+        if matches!(options.jobs, Jobs::All | Jobs::List) {
             right &= list::run(&rig, &home, &manifest, &mut report)?;
         }
-        if options.jobs != Jobs::List {
+        if matches!(options.jobs, Jobs::All | Jobs::Usage) {
+            right &= usage::run(&rig, &home, &params, &mut report)?;
+        }
+        if matches!(options.jobs, Jobs::All | Jobs::Daemon) {
             right &= daemon::run(&rig, &home, &manifest, options.is_quick(), &mut report)?;
         }
     }

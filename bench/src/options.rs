@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use crate::corpus::Params;
 
 pub const HELP: &str = "\
-usage: lariat-bench [OPTIONS] [list|procs|hosted|daemon|screens|all|corpus]
+usage: lariat-bench [OPTIONS] [list|usage|procs|hosted|daemon|screens|all|corpus]
 
   list     list 10,000 Claude and 2,000 Codex sessions, no daemon
+  usage    add up tokens over every byte, beside ccusage
   procs    look at 3,000 processes
   hosted   launch, terminals and memory of hosted sessions, beside tmux and dtach
   daemon   ask a daemon, watch 1,000 agents die
@@ -34,6 +35,7 @@ pub enum Jobs {
     #[default]
     All,
     List,
+    Usage,
     Procs,
     Hosted,
     Daemon,
@@ -65,6 +67,7 @@ impl Options {
                 "-h" | "--help" => return Ok(None),
                 "all" => options.jobs = Jobs::All,
                 "list" => options.jobs = Jobs::List,
+                "usage" => options.jobs = Jobs::Usage,
                 "procs" => options.jobs = Jobs::Procs,
                 "hosted" => options.jobs = Jobs::Hosted,
                 "daemon" => options.jobs = Jobs::Daemon,

@@ -154,11 +154,11 @@ impl Out {
     }
 
     /// Prints one page of a listing, with the id after which the next begins.
-    pub fn listing_page(&mut self, listing: &Listing, lines: &[Line], next: Option<&Untrusted>) -> Result<(), Failure> {
+    pub fn listing_page(&mut self, listing: &Listing, next: Option<&Untrusted>) -> Result<(), Failure> {
         let mut end = b",\"next\":".to_vec();
         json::write(&mut end, &next)?;
         end.extend_from_slice(b"}\n");
-        self.listing_before(listing, lines, &end)
+        self.listing_before(listing, &[], &end)
     }
 
     fn listing_before(&mut self, listing: &Listing, lines: &[Line], end: &[u8]) -> Result<(), Failure> {

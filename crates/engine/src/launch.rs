@@ -66,7 +66,7 @@ pub struct Order {
 pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<String>), LaunchError> {
     let places = &question.places;
     let adapter = start::adapter(&order.agent)?;
-    stop::finish(places, &list(Question { scope: Scope::Live, ..question.clone() }).listing.sessions);
+    stop::finish_if_left(question);
     let cwd = start::directory(&order.cwd)?;
     let program = start::program(adapter)?;
     // What is too long for an argument is typed into a terminal instead.

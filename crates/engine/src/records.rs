@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
 use lariat_core::{Intent, Time, Untrusted, Want, Warning};
-use lariat_shim::record::Process;
+use lariat_shim::record::{self, Process};
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -178,6 +178,12 @@ pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Re
 /// Stores a wish in the folder of a session that lariat launched.
 pub fn put_in(folder: &Path, wish: &Wish) -> io::Result<()> {
     durable::put(folder, INTENT, serde_json::to_string(wish)?.as_bytes())
+}
+
+/// Stores a wish together with the launch it is about, in the folder of that launch.
+pub fn put_with(folder: &Path, launch: &str, wish: &Wish) -> io::Result<()> {
+    let wish = serde_json::to_string(wish)?;
+    durable::put_all(folder, &[(record::LAUNCH, launch.as_bytes()), (INTENT, wish.as_bytes())])
 }
 
 /// The locks of one session. Both are gone with the process that holds them.

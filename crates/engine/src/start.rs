@@ -253,9 +253,12 @@ impl Start<'_> {
             durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;
         }
         put_beside(folder, &self.plan).map_err(files(folder))?;
-        put(folder, &self.record).map_err(files(folder))?;
-        if let Some(id) = &self.record.native_id {
-            records::put_in(folder, &self.wish(id, None)).map_err(files(folder))?;
+        match &self.record.native_id {
+            Some(id) => {
+                let launch = serde_json::to_string(&self.record).map_err(|e| files(folder)(e.into()))?;
+                records::put_with(folder, &launch, &self.wish(id, None)).map_err(files(folder))?;
+            }
+            None => put(folder, &self.record).map_err(files(folder))?,
         }
         // After the wish: what ended by itself is not cut off until it is wished back.
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;

@@ -20,27 +20,43 @@ const ASIDE: &str = ".unreadable";
 
 /// Writes a record so that it is there after a crash, or the old one is.
 pub fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    put_all(folder, &[(name, content)])
+}
+
+/// Writes several records of one folder, in this order: of each, the new or the old
+/// one is there after a crash, and when it returns, all the new ones are. The folder
+/// is synced once for all of them.
+pub fn put_all(folder: &Path, records: &[(&str, &[u8])]) -> io::Result<()> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let temporary = folder.join(format!(".{name}.{}.{next}{TEMPORARY}", std::process::id()));
-    let written = put_by(folder, name, content, &temporary);
+    let temporary = |name: &str| {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        folder.join(format!(".{name}.{}.{next}{TEMPORARY}", std::process::id()))
+    };
+    let records: Vec<_> = records.iter().map(|(name, content)| (*name, *content, temporary(name))).collect();
+    let written = put_by(folder, &records);
     if written.is_err() {
-        #[expect(clippy::disallowed_methods, reason = "our own temporary file")]
-        let _ = fs::remove_file(&temporary);
+        for (_, _, temporary) in &records {
+            #[expect(clippy::disallowed_methods, reason = "our own temporary file")]
+            let _ = fs::remove_file(temporary);
+        }
     }
     written
 }
 
-fn put_by(folder: &Path, name: &str, content: &[u8], temporary: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
-    point("put.created");
-    file.write_all(content)?;
-    point("put.written");
-    file.sync_all()?;
-    point("put.synced");
-    #[expect(clippy::disallowed_methods, reason = "the one durable write")]
-    fs::rename(temporary, folder.join(name))?;
-    point("put.renamed");
+fn put_by(folder: &Path, records: &[(&str, &[u8], PathBuf)]) -> io::Result<()> {
+    for (_, content, temporary) in records {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        point("put.created");
+        file.write_all(content)?;
+        point("put.written");
+        file.sync_all()?;
+        point("put.synced");
+    }
+    for (name, _, temporary) in records {
+        #[expect(clippy::disallowed_methods, reason = "the one durable write")]
+        fs::rename(temporary, folder.join(name))?;
+        point("put.renamed");
+    }
     sync(folder)?;
     point("put.done");
     Ok(())
@@ -65,16 +81,11 @@ pub fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Adds a line to an append-only file, durably.
+/// Adds a line to a log. No crash of ours loses it; a power cut may lose the last
+/// few: what must be known then is [`put`].
 pub fn append(path: &Path, line: &[u8]) -> io::Result<()> {
-    let new = !path.exists();
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    file.write_all(&[line, b"\n"].concat())?;
-    file.sync_data()?;
-    match path.parent() {
-        Some(parent) if new => sync(parent),
-        _ => Ok(()),
-    }
+    file.write_all(&[line, b"\n"].concat())
 }
 
 /// Puts a record aside that could not be read, under a name of its own.

@@ -118,6 +118,8 @@ pub struct Stat {
     pub ppid: u32,
     /// Kernel flags.
     pub flags: u64,
+    /// How many threads it still has, the first one included even if that has ended.
+    pub threads: u64,
     /// Start, in clock ticks since boot.
     pub start: u64,
 }
@@ -139,13 +141,15 @@ impl Stat {
         let state = *fields.next()?.as_bytes().first()?;
         let ppid = fields.next()?.parse().ok()?;
         let flags = fields.nth(4)?.parse().ok()?;
-        let start = fields.nth(12)?.parse().ok()?;
-        Some(Stat { comm, state, ppid, flags, start })
+        let threads = fields.nth(10)?.parse().ok()?;
+        let start = fields.nth(1)?.parse().ok()?;
+        Some(Stat { comm, state, ppid, flags, threads, start })
     }
 
-    /// Ended, and only not reaped yet.
+    /// Ended, and only not reaped yet. The state is that of the first thread: while
+    /// others are left, the process runs, or is in the middle of dying.
     pub fn is_dead(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 }
 

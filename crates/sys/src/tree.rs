@@ -31,8 +31,9 @@ use crate::scan::{Process, ScanError, Table};
 
 /// How long a gentle signal may take before the next one.
 const NEXT: Duration = Duration::from_secs(3);
-/// How long the hard way may take before survivors are named.
-const HARD: Duration = Duration::from_secs(5);
+/// How long the hard way may take before survivors are named. A large process that was
+/// struck is seconds in dying on a busy machine; one that cannot die is rare.
+const HARD: Duration = Duration::from_secs(20);
 
 /// What belongs to a session.
 pub struct Tree {

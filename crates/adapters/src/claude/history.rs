@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use lariat_core::Warning;
 use lariat_sys::file;
@@ -21,6 +21,10 @@ use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
 
+/// What a line that counts has in it. Made once: years of prompts are many lines.
+static LEAVES: LazyLock<[memmem::Finder<'static>; 2]> =
+    LazyLock::new(|| [memmem::Finder::new("\"/exit"), memmem::Finder::new("\"/quit")]);
+
 /// When a session was last left, by hash of its id.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 struct Exits(BTreeMap<u64, i64>);
@@ -28,7 +32,7 @@ struct Exits(BTreeMap<u64, i64>);
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
     const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        let leaves = || [&b"\"/exit"[..], b"\"/quit"].iter().any(|word| memmem::find(line, word).is_some());
+        let leaves = || LEAVES.iter().any(|word| word.find(line).is_some());
         !line.starts_with(b"{") || std::str::from_utf8(line).is_err() || leaves()
     });
 
@@ -63,6 +67,11 @@ impl<'a> History<'a> {
     /// Nothing is read yet.
     pub fn new(look: &'a Look<'a>) -> Self {
         History { look, path: look.places.claude.join("history.jsonl"), read: OnceLock::new() }
+    }
+
+    /// Reads it now, for those who will ask.
+    pub fn read_ahead(&self) {
+        self.read.get_or_init(|| self.read());
     }
 
     /// Whether `/exit` was typed in a session after its last record.

@@ -40,6 +40,18 @@ struct Stored {
 
 /// Tells of every session, bound or not.
 pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
+    let history = History::new(look);
+    std::thread::scope(|scope| {
+        // Among all sessions is always one whose turn looks open; years of prompts are read meanwhile.
+        if look.scope == Scope::All {
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || history.read_ahead());
+        }
+        tell_beside(look, bound, &history, report);
+    });
+    report.warnings.extend(history.warning());
+}
+
+fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &mut Report) {
     let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
     let needed = |session: &str| {
         let checkable = |(_, holder): &(Entry, Holder)| !matches!(holder, Holder::Elsewhere(_));
@@ -70,14 +82,13 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
         files.extend(agents.iter());
     }
     let readings = store::read::<Transcript>(look, cache, &files);
-    let history = History::new(look);
     let unbound = &report.unbound;
     let (told, _) = readings.while_saving(|readings| {
         in_parallel(stored.chunks_mut(64).collect(), |batch: &mut [Stored]| {
             let mut warnings = Vec::new();
             let rows = batch.iter_mut().map(|stored| {
                 let (session, path, seen) = Seen::of(look, std::mem::take(stored), readings, &mut warnings);
-                (look.judge)(NAME, sighting(look, bound, &history, session, Some((path, seen)), unbound))
+                (look.judge)(NAME, sighting(look, bound, history, session, Some((path, seen)), unbound))
             });
             (rows.collect::<Vec<Row>>(), warnings)
         })
@@ -87,7 +98,6 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
         rows.into_iter().for_each(|row| report.add(row));
         report.warnings.extend(warnings);
     }
-    report.warnings.extend(history.warning());
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
@@ -98,7 +108,7 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
     }
     for session in others {
         if needed_without_transcript(look, bound, session) {
-            let sighting = sighting(look, bound, &history, session.clone(), None, &report.unbound);
+            let sighting = sighting(look, bound, history, session.clone(), None, &report.unbound);
             report.add((look.judge)(NAME, sighting));
         } else {
             hidden.insert(session.clone());

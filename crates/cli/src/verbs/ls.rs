@@ -32,20 +32,14 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     memory::for_a_moment();
-    let mut answer = look_with(
-        args,
-        common,
-        // A page is in the order of ids, which a session that is only text does not tell.
-        |question| match out.json && args.limit.is_none() {
-            true => list_as_text(question, json::session),
-            false => list(question),
-        },
-    );
+    let mut answer = look_with(args, common, |question| {
+        if out.json && args.limit.is_none() { list_as_text(question, json::session) } else { list(question) }
+    });
     let code = code(&answer);
     match args.limit {
         Some(limit) if out.json => {
             let next = page(&mut answer, args.after.as_deref(), limit as usize);
-            out.listing_page(&answer.listing, &answer.lines, next.as_ref())?;
+            out.listing_page(&answer.listing, next.as_ref())?;
         }
         _ => show(&answer, out)?,
     }

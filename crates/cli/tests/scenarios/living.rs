@@ -4,7 +4,7 @@ use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
 use serde_json::json;
 
 use crate::{
-    asking::{id, list},
+    asking::{ask, id, list},
     claude_store::ClaudeStore,
     codex_store::CodexStore,
 };
@@ -199,6 +199,37 @@ fn a_zombie_is_dead() {
         sandbox.world().process(child.pid).is_some_and(|p| p.state == 'Z')
     });
     list(&sandbox).expect(&one, "interrupted", None);
+}
+
+/// A program whose first thread ends at once, and whose second one stays.
+const LEAVES: &str = "
+    #include <pthread.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    static void *stay(void *nothing) { for (;;) pause(); return nothing; }
+    int main(void) { pthread_t other; pthread_create(&other, 0, stay, 0); syscall(SYS_exit, 0); }
+";
+
+#[test]
+fn one_whose_first_thread_has_ended_lives_until_all_have() {
+    let sandbox = Sandbox::new("threads");
+    let claude = ClaudeStore::of(&sandbox);
+    let (source, program) = (sandbox.root().join("leaves.c"), sandbox.root().join("bin/claude"));
+    std::fs::write(&source, LEAVES).expect("a source");
+    let built = std::process::Command::new("cc").arg("-pthread").arg("-o").args([&program, &source]).status();
+    assert!(built.expect("a C compiler").success());
+    let agent = sandbox.spawn(&sandbox.program(program).arg0("claude"));
+    // To the kernel's table it is a zombie, as any agent of many threads is while it dies.
+    wait_until("its first thread has ended", DEADLINE, || {
+        sandbox.world().process(agent.pid()).is_some_and(|p| p.state == 'Z')
+    });
+    claude.register(&agent, &id(1)).says("busy");
+    claude.session(&id(1)).asked("fix it");
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+    let killed = ask(&sandbox, &["kill", &id(1), "--json"]);
+    assert_eq!((killed.code(), &killed.json()["outcome"]), (0, &json!("stopped")), "{killed:?}");
+    agent.wait(DEADLINE);
+    list(&sandbox).expect(&id(1), "stopped", None);
 }
 
 #[test]
