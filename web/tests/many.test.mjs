@@ -74,6 +74,10 @@ test('a change draws its own row anew, and no other', async () => {
   });
   lariat('send', 'busy-one', 'think 600');
   await page.locator('a.line', { has: page.locator('.of-working') }).filter({ hasText: 'busy-one' }).waitFor();
+  // And once more when its age has moved on.
+  const age = () => document.querySelector('.when').textContent;
+  const first = await page.evaluate(age);
+  await page.waitForFunction((first) => document.querySelector('.when').textContent !== first, first);
   const touched = await page.evaluate(() => [...window.touched]);
   assert.deepEqual(touched.filter((name) => name !== 'busy-one'), []);
   await page.getByLabel('Search sessions').fill('number 1234 of');
