@@ -72,7 +72,8 @@ impl Drop for Daemon {
     }
 }
 
-fn command(job: &Job) -> Command {
+/// A job as a command.
+pub fn command(job: &Job) -> Command {
     let mut command = Command::new(&job.program);
     command.args(&job.args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
     command

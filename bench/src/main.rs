@@ -6,8 +6,8 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`], [`procs`], [`hosted`], [`daemon`], [`page`] or [`usage`]; [`corpus`] makes the stores
-//! they read, [`limits`] the programs they compare with, [`answer`] knows what is right.
+//! Start at [`list`], [`usage`], [`procs`], [`hosted`], [`daemon`], [`screens`] or [`page`]; [`corpus`] makes the
+//! stores they read, [`limits`] the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
     clippy::print_stdout,
@@ -29,6 +29,7 @@ mod page;
 mod procs;
 mod report;
 mod rig;
+mod screens;
 mod usage;
 
 use std::io;
@@ -137,6 +138,7 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
     }
     if matches!(options.jobs, Jobs::All | Jobs::Screens) {
         right &= page::run(&rig, options.is_quick(), &mut report)?;
+        right &= screens::run(&rig, &mut report)?;
     }
     report.machine(&rig.dir);
     print!("{}", report.text());

@@ -13,7 +13,7 @@ usage: lariat-bench [OPTIONS] [list|usage|procs|hosted|daemon|screens|all|corpus
   procs    look at 3,000 processes
   hosted   launch, terminals and memory of hosted sessions, beside tmux and dtach
   daemon   ask a daemon, watch 1,000 agents die
-  screens  the web page in a browser
+  screens  the terminal screen while nothing happens, the web page in a browser
   all      all of them (the default)
   corpus   only make the corpus
 

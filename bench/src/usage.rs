@@ -82,8 +82,8 @@ pub fn run(rig: &Rig, home: &Path, params: &Params, report: &mut Report) -> io::
 fn ccusage(rig: &Rig) -> io::Result<Option<PathBuf>> {
     let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     let native = format!("../agents/node_modules/@ccusage/ccusage-linux-{machine}/bin/ccusage");
-    let native = std::env::var_os("CCUSAGE")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(native), PathBuf::from);
+    let native =
+        std::env::var_os("CCUSAGE").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(native), PathBuf::from);
     if !native.is_file() {
         return Ok(None);
     }

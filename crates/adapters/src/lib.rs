@@ -11,6 +11,7 @@ pub mod agent_process;
 pub mod cache;
 pub mod claude;
 pub mod codex;
+pub mod described;
 pub mod gemini;
 pub mod json;
 pub mod look;
@@ -55,6 +56,11 @@ pub trait Adapter: Send + Sync {
     fn is_spoken_for(&self) -> bool {
         false
     }
+    /// Whether nothing of it tells of its turns: it is known by its process alone, and never goes on by
+    /// more than the settings describe ([`Ask::described`]).
+    fn is_mute(&self) -> bool {
+        false
+    }
     /// How a new session is started.
     fn start(&self, ask: &Ask) -> Result<Plan, String>;
     /// How an ended session goes on under its own id, or as a fork under a new
@@ -89,8 +95,8 @@ pub trait Adapter: Send + Sync {
         Err(format!("{} gives no safe way to answer; `lariat attach` does", self.name()))
     }
     /// What a live agent says of itself on its terminal, from the last of what it wrote there: its
-    /// own word in a form made for programs, not a reading of the screen.
-    fn state_in_output(&self, _last: &[u8]) -> Option<State> {
+    /// own word in a form made for programs, not a reading of the screen. `argv` is what it was started with.
+    fn state_in_output(&self, _last: &[u8], _argv: &[String]) -> Option<State> {
         None
     }
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
@@ -145,6 +151,9 @@ pub struct Ask {
     /// The command that the settings name for it, for an agent that they describe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// What the settings say of it, for an agent that they alone describe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub described: Option<settings::Described>,
     /// The command that hears what it tells by hooks, for agents that have them.
     #[serde(skip)]
     pub hook: Option<String>,
@@ -259,20 +268,24 @@ pub fn all() -> Vec<&'static dyn Adapter> {
         &gemini::Gemini,
         &openclaw::OpenClaw,
         &acp::EVERY,
+        &described::EVERY,
     ]
 }
 
-/// The adapter of this name, or of what other tools call it. Of those that speak ACP each has its own,
-/// `acp:<name>`, besides the one that looks at them all.
+/// The adapter of this name, or of what other tools call it. Of those that speak ACP, and of those that are
+/// only described, each has its own, `acp:<name>` and `agent:<name>`, besides the one that looks at them all.
 pub fn named(name: &str) -> Option<&'static dyn Adapter> {
     let name = if name == "claude-code" { "claude" } else { name };
-    match name.strip_prefix("acp:") {
-        Some(_) => acp::named(name),
-        None => all().into_iter().find(|a| a.name() == name),
+    match name.split_once(':') {
+        Some((acp::NAME, _)) => acp::named(name),
+        Some((described::NAME, _)) => described::named(name),
+        _ => all().into_iter().find(|a| a.name() == name),
     }
 }
 
-/// Whether a name that a person gave means this agent: `acp` means every one that speaks it.
+/// Whether a name that a person gave means this agent: `acp` means every one that speaks it, `agent` every
+/// one that is only described.
 pub fn means(name: &str, agent: &str) -> bool {
-    name == agent || name == acp::NAME && agent.starts_with("acp:")
+    let every = |all: &str| name == all && agent.strip_prefix(all).is_some_and(|rest| rest.starts_with(':'));
+    name == agent || every(acp::NAME) || every(described::NAME)
 }

@@ -13,12 +13,16 @@
 //! The tail grows until the fold says that it knows how the last turn stands;
 //! if it grows into the head there is no gap, and the fold is whole.
 //!
+//! A file of one document, over many lines, is read as one line ([`is_document`]): it is no transcript that
+//! grows, so it is read whole, and anew when it has changed.
+//!
 //! The reader never holds a line in memory, never follows a file that is not
 //! regular, and never treats a line that cannot be parsed as the end of a file.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 use lariat_sys::file::Key;
 use memchr::memchr;
@@ -104,6 +108,11 @@ impl<F> Reading<F> {
     }
 }
 
+/// Whether a file is one document, by its name.
+pub fn is_document(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "json")
+}
+
 /// A reader with its buffers, reused from file to file.
 pub struct Reader<F: Fold> {
     doc: Doc,
@@ -120,6 +129,15 @@ impl<F: Fold> Default for Reader<F> {
 }
 
 impl<F: Fold> Reader<F> {
+    /// Reads a file that is one document.
+    pub fn read_document(&mut self, file: File, key: &Key) -> io::Result<Box<Reading<F>>> {
+        self.source.open_document(file);
+        let reading = self.go_on(Reading::blank(), key);
+        self.bytes += self.source.taken;
+        // What is before it says nothing of the rest.
+        reading.map(|reading| Box::new(Reading { ragged: true, ..*reading }))
+    }
+
     /// Reads a file, going on from an earlier reading of it where that holds.
     pub fn read(
         &mut self,
@@ -273,13 +291,22 @@ pub struct Source {
     next: u64,
     chunk: usize,
     taken: u64,
+    /// Newlines are spaces.
+    document: bool,
     /// The first bytes, as they were read.
     head: Vec<u8>,
 }
 
 impl Source {
+    /// Starts on a file that is one document.
+    pub fn open_document(&mut self, file: File) {
+        self.open(file);
+        self.document = true;
+    }
+
     /// Starts on a file.
     pub fn open(&mut self, file: File) {
+        self.document = false;
         self.file = Some(file);
         self.taken = 0;
         self.head.clear();
@@ -301,6 +328,9 @@ impl Source {
         let Some(file) = &self.file else { return Ok(()) };
         self.buffer.resize(self.buffer.len().max(self.chunk), 0);
         let n = file.read_at(&mut self.buffer[..self.chunk], self.next)?;
+        if self.document {
+            self.buffer[..n].iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
+        }
         (self.at, self.filled) = (0, n);
         if self.next == 0 {
             self.head.clear();

@@ -23,13 +23,17 @@ use crate::look::Places;
 #[path = "settings_hooks.rs"]
 mod hooks;
 
+#[path = "settings_described.rs"]
+mod described;
+
+pub use described::{Described, Given, filled};
 pub use hooks::{Hook, Told};
 
 /// More than anybody writes by hand.
 const LARGEST: u64 = 1 << 20;
 /// The keys at the top of the file.
-const SECTIONS: [&str; 10] =
-    ["acp", "gateway", "max", "price", "restore", "retain", "daemon", "webhook", "command", "notify"];
+const SECTIONS: [&str; 11] =
+    ["acp", "agent", "gateway", "max", "price", "restore", "retain", "daemon", "webhook", "command", "notify"];
 
 /// All that is set.
 #[derive(Clone, Default, Debug)]
@@ -46,6 +50,8 @@ pub struct Settings {
     pub prices: Vec<Price>,
     /// Agents that speak the Agent Client Protocol.
     pub acp: Vec<Speaks>,
+    /// Agents that are only described.
+    pub described: Vec<Described>,
     /// What is wrong in the file.
     pub warnings: Vec<Warning>,
     /// A limit may be missing because of what is wrong.
@@ -192,6 +198,13 @@ impl Settings {
                 section.wrong.tell(&at, format!("a second acp is called {:?}; this one is left out", speaks.name));
             } else {
                 settings.acp.push(speaks);
+            }
+        }
+        for (agent, at) in section.tables("agent", described::read) {
+            if settings.described.iter().any(|d: &Described| d.name == agent.name) {
+                section.wrong.tell(&at, format!("a second agent is called {:?}; this one is left out", agent.name));
+            } else {
+                settings.described.push(agent);
             }
         }
         let found = std::mem::take(&mut wrong.found);

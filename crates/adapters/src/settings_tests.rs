@@ -187,3 +187,32 @@ fn agents_that_speak_acp_each_with_its_command() {
         ]
     );
 }
+
+#[test]
+fn agents_that_are_only_described() {
+    let text = "[[agent]]\nname = \"aider\"\ncommand = [\"aider\"]\nprompt = [\"--message\", \"{prompt}\"]\n\
+                session_id = [\"--id\", \"{id}\"]\nresume = [\"--resume={id}\"]\ntranscripts = \"~/.aider/{id}.md\"\n\
+                [[agent]]\nname = \"plain\"\ncommand = [\"plain\", \"-q\"]\nprompt = \"typed\"\n";
+    let settings = read(text);
+    assert_eq!(wrong(text), [""; 0]);
+    let [aider, plain] = settings.described.as_slice() else { panic!("{settings:?}") };
+    assert_eq!(filled(&aider.resume, "x"), ["--resume=x"]);
+    assert_eq!(aider.prompt.words("do it"), Some(vec!["--message".to_owned(), "do it".to_owned()]));
+    assert_eq!((&plain.prompt, plain.session_id.len()), (&Given::Typed, 0));
+    let start = "[[agent]]\nname = \"x\"\ncommand = [\"x\"]\n";
+    for (more, why) in [
+        ("resume = [\"--continue\"]\nsession_id = [\"{id}\"]", "line 4: resume needs {id} in it"),
+        ("resume = [\"{id}\"]", "line 1: resume needs session_id"),
+        ("transcripts = \"~/.x\"\nsession_id = [\"{id}\"]", "no file is a session's because it is the newest"),
+        ("transcripts = \"~/.x/{id}\"", "line 1: transcripts needs session_id"),
+        ("prompt = \"argv\"", "line 4: prompt \"argv\": \"argument\", \"stdin\", \"typed\""),
+        ("prompt = [\"-m\"]", "line 4: prompt needs {prompt} in it"),
+        ("prompt = 3", "line 4: prompt is an integer"),
+        ("sesion_id = [\"{id}\"]", "did you mean \"session_id\"?"),
+        ("[[agent]]\nname = \"x\"\ncommand = [\"y\"]", "a second agent is called \"x\""),
+        ("[[agent]]\nname = \"y\"", "line 4: an agent needs its command"),
+    ] {
+        let text = format!("{start}{more}");
+        assert!(wrong(&text).iter().any(|w| w.contains(why)), "{text}: {:?}", wrong(&text));
+    }
+}

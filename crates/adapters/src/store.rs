@@ -11,7 +11,7 @@ use lariat_sys::file::{self, Directory, Key};
 
 use crate::cache::{self, Cache, Kept};
 use crate::look::{Look, Scope};
-use crate::reader::{Fold, Reader, Reading};
+use crate::reader::{Fold, Reader, Reading, is_document};
 
 /// A file to be read.
 #[derive(Clone, Debug, Default)]
@@ -167,7 +167,7 @@ impl<F: Fold> Readings<F> {
         };
         // What the cache cannot tell after all is read.
         let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
-        known.unwrap_or_else(|| Reader::default().read(open(file)?, &file.key, None, file.whole))
+        known.unwrap_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None))
     }
 
     fn read_missing(&mut self, look: &Look<'_>, files: &[&Found], missing: Vec<(usize, Option<cache::Place>)>) {
@@ -185,7 +185,7 @@ impl<F: Fold> Readings<F> {
                 let (from, wanted) = (bytes.len(), files[*i]);
                 let next = batch.get(at + 1).map(|(i, _)| files[*i]);
                 let read = folder.open(wanted, next);
-                let read = read.and_then(|f| reader.read(f, &wanted.key, place.and_then(earlier), wanted.whole));
+                let read = read.and_then(|f| read_one(reader, f, wanted, place.and_then(earlier)));
                 let read = read.and_then(|reading| {
                     bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
                     Ok(reading.whole)
@@ -232,6 +232,19 @@ fn open(wanted: &Found) -> io::Result<std::fs::File> {
     match wanted.key.inode {
         0 => file::open(&wanted.path).map(|(file, _)| file),
         _ => file::open_again(&wanted.path),
+    }
+}
+
+/// Reads an open file: as lines, or as the one document that it is.
+fn read_one<F: Fold>(
+    reader: &mut Reader<F>,
+    file: std::fs::File,
+    wanted: &Found,
+    prior: Option<Box<Reading<F>>>,
+) -> io::Result<Box<Reading<F>>> {
+    match is_document(&wanted.path) {
+        true => reader.read_document(file, &wanted.key),
+        false => reader.read(file, &wanted.key, prior, wanted.whole),
     }
 }
 

@@ -12,7 +12,7 @@ use lariat_core::{Time, Untrusted};
 use lariat_sys::file;
 
 use crate::json::{Bad, Doc, Keep, Value, skip_line};
-use crate::reader::Source;
+use crate::reader::{Source, is_document};
 
 /// How much of one message is kept.
 const LONGEST: usize = 1 << 20;
@@ -193,10 +193,15 @@ pub fn last(
     let mut back = FIRST;
     loop {
         let (opened, key) = file::open(path)?;
-        let size = size.map_or(key.size, |s| s.min(key.size));
-        let from = size.saturating_sub(back);
+        let document = is_document(path);
+        let size = size.filter(|_| !document).map_or(key.size, |s| s.min(key.size));
+        let from = if document { 0 } else { size.saturating_sub(back) };
         let mut source = Source::default();
-        source.open(opened);
+        if document {
+            source.open_document(opened)
+        } else {
+            source.open(opened)
+        }
         source.seek(from.saturating_sub(1), 64 << 10);
         if from > 0 {
             skip_line(&mut source)?;

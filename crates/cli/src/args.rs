@@ -30,6 +30,11 @@ A target is a name, the agent's own id, a unique prefix of one, a directory, or 
 Exit codes: 0 ok, 1 failed, 2 usage or not found or ambiguous, 3 refused,
 4 timed out, 5 partly unknown.";
 
+const TOP: &str = "\
+Sessions stand as `lariat ls` shows them. Enter attaches, Space shows all it said and takes a
+reply, y and N answer what it asks, . goes to the next one that needs you, n launches, x stops,
+/ filters, ? shows every key. What a key does is a command line: c copies it. NO_COLOR is honoured.";
+
 #[derive(Args, Debug, Clone)]
 pub struct Common {
     /// Print JSON (streams as one object a line)
@@ -45,6 +50,9 @@ pub enum Verb {
     /// List sessions: those that live or may live; with -a also the ended ones
     #[command(visible_alias = "list", alias = "ps")]
     Ls(Ls),
+    /// The terminal screen: the list, live, with a preview; ? tells its keys
+    #[command(after_help = TOP)]
+    Top,
     /// Show one session, or how many there are of each kind
     #[command(alias = "show", alias = "inspect")]
     Status(Status),
@@ -150,7 +158,7 @@ pub struct Ls {
     /// Show ended sessions too
     #[arg(short, long)]
     pub all: bool,
-    /// Only this agent (claude, codex, …; acp for all that speak ACP)
+    /// Only this agent (claude, codex, …; acp for all that speak ACP, agent for all that are only described)
     #[arg(long, value_name = "AGENT", value_parser = agent)]
     pub agent: Option<String>,
     /// Only these statuses, separated by commas
@@ -185,7 +193,7 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Launch {
-    /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME as the settings name it
+    /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME or agent:NAME as the settings name it
     #[arg(value_name = "AGENT")]
     pub agent: String,
     /// What to ask; '-' reads it from standard input

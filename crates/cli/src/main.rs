@@ -7,6 +7,7 @@
 mod args;
 mod output;
 mod table;
+mod tui;
 mod verbs;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Some(Verb::Ls(ls) | Verb::Session { verb: args::SessionVerb::Ls(ls) }) => {
             verbs::ls::run(&ls, &cli.common, &mut out)
         }
+        Some(Verb::Top) => verbs::top::run(&cli.common),
         Some(Verb::Status(args)) => verbs::status::run(&args, &cli.common, &mut out),
         Some(Verb::Explain(args)) => verbs::explain::run(&args, &cli.common, &mut out),
         Some(Verb::Peek(args)) => verbs::peek::run(&args, &cli.common, &mut out),

@@ -32,6 +32,16 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+impl Failure {
+    /// What is told of it.
+    pub fn text(&self) -> String {
+        match self {
+            Failure::Usage(text) | Failure::Refused(text) | Failure::Unread(text) => text.clone(),
+            Failure::Error(error) => format!("{error:#}"),
+        }
+    }
+}
+
 /// Tells of a failure and gives its exit code. A reader that went away is none.
 pub fn fail(failure: &Failure) -> ExitCode {
     let (text, code) = match failure {
@@ -58,7 +68,7 @@ pub fn complain(text: impl Display) {
 }
 
 /// How strongly a text stands out.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ink {
     /// As it is.
     Plain,
@@ -72,6 +82,14 @@ pub enum Ink {
     Active,
     /// Something is off.
     Odd,
+}
+
+/// A line, part by part. Each part is ours or already escaped.
+pub type Spans = Vec<(Ink, String)>;
+
+/// Whether nobody wants colours.
+pub fn is_colourless() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) || std::env::var_os("TERM").is_some_and(|t| t == "dumb")
 }
 
 /// Standard output.
@@ -88,9 +106,8 @@ impl Out {
     pub fn new(json: bool) -> Out {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-            || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour: terminal && !plain, terminal }
+        let colour = terminal && !is_colourless();
+        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour, terminal }
     }
 
     /// How many columns there are; a pipe has many.
@@ -138,6 +155,11 @@ impl Out {
             Ink::Odd => "35",
         };
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// A line in its colours.
+    pub fn spans(&self, spans: &[(Ink, String)]) -> String {
+        spans.iter().map(|(ink, text)| self.ink(*ink, text)).collect()
     }
 
     /// Prints a value as one line of JSON.

@@ -3,10 +3,12 @@
 //! Columns go from the right when it is narrow; who it is and what it wants
 //! stay last. A value that is not known is `─`, never 0.
 
+use std::borrow::Borrow;
+
 use lariat_core::text::{columns, fit};
 use lariat_core::{Session, Status, Time, Unbound, Untrusted};
 
-use crate::output::{Ink, Out};
+use crate::output::{Ink, Spans};
 
 /// A group of the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,7 +36,8 @@ impl Group {
         }
     }
 
-    fn heading(self) -> &'static str {
+    /// What stands above it.
+    pub fn heading(self) -> &'static str {
         match self {
             Group::NeedsYou => "NEEDS YOU",
             Group::Working => "WORKING",
@@ -67,9 +70,9 @@ impl Group {
 }
 
 /// How many there are in each group: the header line.
-pub fn header(sessions: &[Box<Session>], hidden: usize) -> String {
+pub fn header(sessions: &[impl Borrow<Session>], hidden: usize) -> String {
     let count = |group: Group| {
-        let shown = sessions.iter().filter(|s| Group::of(s) == group).count();
+        let shown = sessions.iter().filter(|s| Group::of((*s).borrow()) == group).count();
         if group == Group::Ended { shown + hidden } else { shown }
     };
     let parts: Vec<String> =
@@ -81,33 +84,93 @@ const CELLS: usize = 7;
 /// What goes first when it is narrow: tokens, place, agent, title, age.
 const DROP: [usize; 5] = [6, 5, 2, 3, 4];
 
-/// The rows of all groups, headings included.
-pub fn rows(sessions: &[Box<Session>], now: Time, home: &str, out: &Out) -> Vec<String> {
-    let cells: Vec<[String; CELLS]> = sessions.iter().map(|s| cells(s, now, home)).collect();
-    let widths = widths(&cells, out.columns());
+/// One row of the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Row {
+    /// Between two groups.
+    Blank,
+    /// Above a group.
+    Heading(&'static str),
+    /// A session, by its place among those that were given.
+    Session(usize, Spans),
+    /// A process without a known session.
+    Unbound(Spans),
+}
+
+/// When the ages are of, and how fine they are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ages {
+    pub now: Time,
+    /// Less than a minute is one word: for a screen that stands still.
+    pub coarse: bool,
+}
+
+impl Ages {
+    /// Ages to the second.
+    pub fn of(now: Time) -> Ages {
+        Ages { now, coarse: false }
+    }
+
+    fn told(self, at: Time) -> String {
+        if self.coarse && self.now.0.saturating_sub(at.0) < 60_000 { "<1m".into() } else { at.age(self.now) }
+    }
+}
+
+/// The moment that a row's age counts from.
+pub fn aged(session: &Session) -> Option<Time> {
+    session.updated_at.or(session.started_at)
+}
+
+/// The rows of all groups, headings included, within so many columns.
+fn rows(sessions: &[impl Borrow<Session>], ages: Ages, home: &str, available: usize) -> Vec<Row> {
+    let cells: Vec<[String; CELLS]> = sessions.iter().map(|s| cells(s.borrow(), ages, home)).collect();
+    let widths = widths(&cells, available);
     let mut rows = Vec::new();
     for group in Group::ALL {
-        let of_group: Vec<usize> = (0..sessions.len()).filter(|i| Group::of(&sessions[*i]) == group).collect();
+        let of = |i: &usize| Group::of(sessions[*i].borrow()) == group;
+        let of_group: Vec<usize> = (0..sessions.len()).filter(of).collect();
         if of_group.is_empty() {
             continue;
         }
         if !rows.is_empty() {
-            rows.push(String::new());
+            rows.push(Row::Blank);
         }
-        rows.push(out.ink(Ink::Bold, group.heading()));
+        rows.push(Row::Heading(group.heading()));
         for i in of_group {
-            rows.push(row(&cells[i], &widths, group, sessions[i].live, out));
+            rows.push(Row::Session(i, row(&cells[i], &widths, group, sessions[i].borrow().live)));
         }
     }
     rows
 }
 
-// id, reason, agent, title, age, place, tokens
-fn cells(s: &Session, now: Time, home: &str) -> [String; CELLS] {
-    let id = s.handle.clone().unwrap_or_else(|| {
+/// The rows of the whole list: sessions, then processes without a known one.
+pub fn all_rows(
+    sessions: &[impl Borrow<Session>],
+    unbound: &[Unbound],
+    ages: Ages,
+    home: &str,
+    available: usize,
+) -> Vec<Row> {
+    let mut rows = rows(sessions, ages, home, available);
+    let others = unbound_rows(unbound, home, available);
+    if !rows.is_empty() && !others.is_empty() {
+        rows.push(Row::Blank);
+    }
+    rows.extend(others);
+    rows
+}
+
+/// What a person calls it: its handle, or the beginning of its own id.
+pub fn called(s: &Session) -> String {
+    s.handle.clone().unwrap_or_else(|| {
         let tail = lariat_engine::target::tail(s.native_id.raw());
         Untrusted::new(tail.chars().take(8).collect::<String>()).row()
-    });
+    })
+}
+
+// id, reason, agent, title, age, place, tokens
+fn cells(s: &Session, ages: Ages, home: &str) -> [String; CELLS] {
+    let id = called(s);
     let reason = match s.status {
         Status::Waiting | Status::Working | Status::Unknown => s.reason.row(),
         Status::Idle if s.reason.raw() == "turn over" => "idle".into(),
@@ -118,7 +181,7 @@ fn cells(s: &Session, now: Time, home: &str) -> [String; CELLS] {
     let model = s.model.as_ref().map(|m| short_model(m.raw()));
     let agent = model.map_or_else(|| s.agent.to_owned(), |m| format!("{}·{}", s.agent, fit(&m, 16)));
     let title = [&s.name, &s.title, &s.prompt].into_iter().flatten().next().map_or_else(|| "─".into(), first_line);
-    let age = s.updated_at.or(s.started_at).map_or_else(|| "─".into(), |t| t.age(now));
+    let age = aged(s).map_or_else(|| "─".into(), |t| ages.told(t));
     let folder = s.cwd.as_ref().map_or_else(|| "─".into(), |c| place(c.raw(), home));
     let place = s.branch.as_ref().map_or_else(|| folder.clone(), |b| format!("{folder} {}", b.row()));
     let tokens =
@@ -193,13 +256,13 @@ fn widths(cells: &[[String; CELLS]], available: usize) -> [usize; CELLS] {
     widths
 }
 
-fn row(cells: &[String; CELLS], widths: &[usize; CELLS], group: Group, live: Option<bool>, out: &Out) -> String {
+fn row(cells: &[String; CELLS], widths: &[usize; CELLS], group: Group, live: Option<bool>) -> Spans {
     let glyph = match live {
         Some(true) => "●",
         Some(false) => "○",
         None => "?",
     };
-    let mut row = format!(" {} ", out.ink(group.ink(), glyph));
+    let mut row: Spans = vec![(Ink::Plain, " ".into()), (group.ink(), glyph.into()), (Ink::Plain, " ".into())];
     for (i, (cell, width)) in cells.iter().zip(widths).enumerate().filter(|(_, (_, w))| **w > 0) {
         let text = fit(cell, *width);
         let pad = " ".repeat(width - columns(&text) + 2);
@@ -208,21 +271,26 @@ fn row(cells: &[String; CELLS], widths: &[usize; CELLS], group: Group, live: Opt
             0 | 3 => Ink::Plain,
             _ => Ink::Dim,
         };
-        row.push_str(&out.ink(ink, text));
-        row.push_str(&pad);
+        row.extend([(ink, text), (Ink::Plain, pad)]);
     }
-    row.trim_end().to_owned()
+    while row.last().is_some_and(|(_, text)| text.trim().is_empty()) {
+        row.pop();
+    }
+    row
 }
 
-/// The rows of processes without a known session.
-pub fn unbound_rows(unbound: &[Unbound], home: &str, out: &Out) -> Vec<String> {
-    let mut rows = vec![out.ink(Ink::Bold, "PROCESSES WITHOUT A KNOWN SESSION")];
-    for u in unbound {
+/// The rows of processes without a known session, if there are any.
+fn unbound_rows(unbound: &[Unbound], home: &str, available: usize) -> Vec<Row> {
+    if unbound.is_empty() {
+        return Vec::new();
+    }
+    let row = |u: &Unbound| {
         let folder = u.cwd.as_ref().map_or_else(|| "directory unknown".into(), |c| place(c.raw(), home));
         let text = format!("{} {}  {folder}  {}", u.agent, u.pid, u.why.row());
-        rows.push(format!(" {} {}", out.ink(Ink::Odd, "●"), fit(&text, out.columns().saturating_sub(3))));
-    }
-    rows
+        let text = fit(&text, available.saturating_sub(3));
+        Row::Unbound(vec![(Ink::Plain, " ".into()), (Ink::Odd, "●".into()), (Ink::Plain, format!(" {text}"))])
+    };
+    [Row::Heading("PROCESSES WITHOUT A KNOWN SESSION")].into_iter().chain(unbound.iter().map(row)).collect()
 }
 
 #[cfg(test)]

@@ -150,6 +150,8 @@ pub enum Fact {
     Turn(Turn),
     /// The transcript could not be read far enough to tell of its last turn.
     TurnUnread(Untrusted),
+    /// Nothing of this agent ever tells how a turn of it stands, and why not.
+    Mute(Untrusted),
     /// What it asks a person.
     Asks(Ask),
     /// How its process ended.
@@ -192,6 +194,7 @@ impl Fact {
             Fact::Turn(Turn::Over(Outcome::Failed(error))) => join("turn ended in an error: ", error),
             Fact::Turn(Turn::Over(Outcome::Aborted(how))) => join("turn aborted: ", how),
             Fact::TurnUnread(why) => join("last turn unreadable: ", why),
+            Fact::Mute(why) => join("nothing tells of its turns: ", why),
             Fact::Asks(ask) => join("asks for ", &ask.reason()),
             Fact::Exit(exit) => format!("exited with {exit}"),
             Fact::Left(how) => join("ended by a person: ", how),

@@ -20,6 +20,7 @@
 //!   else turn open:   working       open, exit > 0: failed
 //!   else turn over:   idle          over: done, failed, stopped
 //!   else nothing yet: starting      never: done, unless it died busy
+//!                                   nothing ever tells: by the exit alone
 //! ```
 //!
 //! **How is it?** While it lives, the agent's own word beats the transcript:
@@ -161,6 +162,7 @@ struct Evidence<'a> {
     state: Option<(usize, &'a State)>,
     turn: Option<(usize, &'a Turn)>,
     unread: Option<usize>,
+    mute: Option<usize>,
     asks: Option<(usize, &'a Ask)>,
     exit: Option<(usize, Exit)>,
     left: Option<usize>,
@@ -184,6 +186,7 @@ impl<'a> Evidence<'a> {
             state: None,
             turn: None,
             unread: None,
+            mute: None,
             asks: None,
             exit: None,
             left: None,
@@ -198,6 +201,7 @@ impl<'a> Evidence<'a> {
                 Fact::State(state) => found.state = found.state.or(Some((i, state))),
                 Fact::Turn(turn) => found.turn = found.turn.or(Some((i, turn))),
                 Fact::TurnUnread(_) => found.unread = found.unread.or(Some(i)),
+                Fact::Mute(_) => found.mute = found.mute.or(Some(i)),
                 Fact::Asks(ask) => found.asks = found.asks.or(Some((i, ask))),
                 Fact::Exit(exit) => found.exit = found.exit.or(Some((i, *exit))),
                 Fact::Left(_) => found.left = found.left.or(Some(i)),
@@ -217,7 +221,7 @@ impl<'a> Evidence<'a> {
                 return Role::Decided;
             }
             let agrees = match &o.fact {
-                Fact::Note(_) | Fact::Given | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => {
+                Fact::Note(_) | Fact::Given | Fact::Mute(_) | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => {
                     return Role::Context;
                 }
                 Fact::Alive { .. } => !status.ended() && status != Status::Unknown,
@@ -296,9 +300,11 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
         (None, None, Some((i, Turn::Never))) => {
             (Status::Starting, "alive, no turn recorded yet".into(), vec![alive, *i])
         }
-        (None, None, None) => match e.unread {
-            Some(i) => (Status::Unknown, e.told(i), vec![alive, i]),
-            None => (Status::Starting, "alive, no native record yet".into(), vec![alive]),
+        (None, None, None) => match (e.unread, e.mute) {
+            (Some(i), _) => (Status::Unknown, e.told(i), vec![alive, i]),
+            // No probe has failed, so it is not unknown; and nothing says that it rests.
+            (None, Some(i)) => (Status::Starting, e.told(i), vec![alive, i]),
+            (None, None) => (Status::Starting, "alive, no native record yet".into(), vec![alive]),
         },
     }
 }
@@ -330,6 +336,17 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
         (Some((_, Turn::Over(_) | Turn::Never)) | None, Some((i, _))) => Some((i, &open)),
         (turn, _) => turn,
     };
+    if let (None, Some(mute)) = (&turn, e.mute) {
+        // That it was asked to run and was ended by nobody's wish is certain; that all went well is not.
+        deciding.push(mute);
+        let (status, how) = match (exit, dirty) {
+            (Some(Exit::Code(0)), _) => (Status::Done, "it exited with 0".to_owned()),
+            (_, Some(exit)) => (Status::Failed, format!("it exited with {exit}")),
+            (Some(exit), None) => (Status::Interrupted, format!("it was ended by {exit}")),
+            (None, None) => (Status::Interrupted, "nobody saw how it ended".to_owned()),
+        };
+        return (status, Untrusted::new(format!("{how}; {}", e.told(mute).raw())), deciding);
+    }
     let Some((i, turn)) = &turn else {
         return match e.unread {
             Some(unread) => (Status::Unknown, e.told(unread), vec![gone, unread]),

@@ -69,6 +69,23 @@ fn what_a_hook_asks_stands_until_the_agent_says_something_newer() {
 }
 
 #[test]
+fn of_an_agent_that_tells_nothing_only_its_process_is_believed() {
+    let mute = || see(Witness::Shim, Fact::Mute("it is only described".into()));
+    let live = judge(&[alive(), mute()], None);
+    assert_eq!((live.status, live.live), (Status::Starting, Some(true)));
+    assert_eq!(live.reason.raw(), "nothing tells of its turns: it is only described");
+    assert_eq!(word(&[alive(), mute(), open()]), Status::Working, "one prompt, until it exits");
+    assert_eq!(word(&[gone(), mute(), exit(Exit::Code(0))]), Status::Done);
+    assert_eq!(word(&[gone(), mute(), exit(Exit::Code(3))]), Status::Failed);
+    for how in [vec![exit(Exit::Signal(9))], vec![exit(Exit::Code(137))], vec![]] {
+        let wanted = Intent { want: Want::Run, generation: 1, at: Time(1), found_live: true, until: None };
+        let verdict = judge(&[vec![gone(), mute()], how].concat(), Some(&wanted));
+        assert_eq!((verdict.status, verdict.restorable), (Status::Interrupted, true), "never called well ended");
+    }
+    assert_eq!(word(&[mute()]), Status::Unknown, "and it proves neither life nor death");
+}
+
+#[test]
 fn a_prompt_that_no_turn_shows_yet_is_not_rest() {
     let given = || see(Witness::Shim, Fact::Given);
     for turn in [None, Some(see(Witness::Store, Fact::Turn(Turn::Never)))] {
@@ -220,6 +237,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
         text().prop_map(|d| Fact::Turn(Turn::Open(Some(d)))),
         outcome.prop_map(|o| Fact::Turn(Turn::Over(o))),
         text().prop_map(Fact::TurnUnread),
+        text().prop_map(Fact::Mute),
         text().prop_map(|text| Fact::Asks(Ask { kind: AskKind::Question, text })),
         (0..200i32).prop_map(|n| Fact::Exit(Exit::Code(n))),
         (1..32i32).prop_map(|n| Fact::Exit(Exit::Signal(n))),

@@ -2,8 +2,8 @@
 
 #![allow(clippy::vec_box, reason = "a listing has them so")]
 
-use lariat_core::Tokens;
 use lariat_core::session::Hidden;
+use lariat_core::{Status, Tokens};
 
 use super::*;
 use crate::changes::tests::session;

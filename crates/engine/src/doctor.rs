@@ -47,6 +47,11 @@ pub fn examine(question: Question) -> Vec<Check> {
             checks.extend(named.iter().map(|s| installed(&format!("acp:{}", s.name), &[&s.command[0]])));
             continue;
         }
+        if adapter.is_mute() {
+            let described = Settings::read(&question.places).described;
+            checks.extend(described.iter().map(|d| installed(&format!("agent:{}", d.name), &[&d.command[0]])));
+            continue;
+        }
         checks.push(installed(adapter.name(), adapter.programs()));
         match adapter.remote() {
             Some(remote) => checks.extend(gateways(adapter.name(), remote, &question)),

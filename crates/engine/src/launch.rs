@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
-use lariat_adapters::settings::Settings;
+use lariat_adapters::settings::{Given, Settings};
 use lariat_adapters::{Ask, LONGEST_ARGUMENT};
 use lariat_core::{Status, Time};
 use lariat_sys::point::point;
@@ -30,7 +30,7 @@ use crate::evict;
 use crate::handle;
 use crate::launched::{self, Launched, Record};
 use crate::list::{Question, list};
-use crate::send;
+use crate::send::{self, SendError};
 use crate::start::{self, Start, files};
 use crate::stop;
 use crate::worktree::Worktree;
@@ -68,10 +68,11 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     let adapter = start::adapter(&order.agent)?;
     stop::finish_if_left(question);
     let cwd = start::directory(&order.cwd)?;
-    let program = start::program(adapter)?;
+    let mut ask = start::told_of(places, &order.agent, order.ask.clone());
+    let program = start::program(adapter, &ask)?;
     // What is too long for an argument is typed into a terminal instead.
-    let mut ask = Ask { command: start::command(places, &order.agent, Vec::new()), ..order.ask.clone() };
-    let typed = ask.prompt.take_if(|p| !ask.headless && p.len() > LONGEST_ARGUMENT);
+    let is_typed = ask.described.as_ref().is_some_and(|d| d.prompt == Given::Typed);
+    let typed = ask.prompt.take_if(|p| !ask.headless && (is_typed || p.len() > LONGEST_ARGUMENT));
     adapter.start(&ask).map_err(LaunchError::Impossible)?;
     durable::make_folder(&places.state).map_err(files(&places.state))?;
     let lock = enter(question, order, &cwd)?;
@@ -86,7 +87,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             agent: adapter.name().to_owned(),
             native_id: plan.native_id.clone(),
             earlier: Vec::new(),
-            ask: Ask { command: ask.command.clone(), ..order.ask.clone() },
+            ask: Ask { command: ask.command.clone(), described: ask.described.clone(), ..order.ask.clone() },
             group: order.group.clone(),
             created_at: Time(clock::now_ms()),
             commands: order.after.clone(),
@@ -186,10 +187,18 @@ fn type_in(question: &Question, started: &Started, folder: &Path, prompt: &str) 
         let answer = list(Question { scope: Scope::Live, ..question.clone() });
         let session = answer.listing.sessions.into_iter().find(|s| s.id.raw() == started.id());
         let session = session.filter(|s| s.live != Some(false)).ok_or("it has ended")?;
-        if send::takes_prompts(&session) {
+        let mute = send::is_mute(session.agent);
+        if mute {
+            send::until_quiet(&launched, start::PATIENCE);
+        }
+        if send::takes_prompts(&session) || mute {
             let message = send::Message { text: prompt, key: None, patience: start::PATIENCE };
             let sent = send::send(question, &session, &launched, message);
-            return sent.map(drop).map_err(|e| e.to_string());
+            return match sent {
+                // Of one that tells nothing more is never known.
+                Ok(_) | Err(SendError::Blind) => Ok(()),
+                Err(e) => Err(e.to_string()),
+            };
         }
         if began.elapsed() > start::PATIENCE || session.status == Status::Waiting {
             return Err(format!("it is {}: {}", session.status.word(), session.reason.row()));

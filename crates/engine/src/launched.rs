@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Sighting};
-use lariat_adapters::{Adapter, Ask};
+use lariat_adapters::{Adapter, Ask, described};
 use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
@@ -203,6 +203,11 @@ impl Launched {
         }))
     }
 
+    /// Takes what the settings say of its agent now over what they said when it was launched.
+    pub fn hear_of(&mut self, places: &Places) {
+        self.record.ask = start::told_of(places, &self.record.agent, std::mem::take(&mut self.record.ask));
+    }
+
     /// Its agent's process, if that very one still runs. An error is no answer.
     pub fn process(&self) -> io::Result<Option<Process>> {
         let Some(shim) = &self.shim else { return Ok(None) };
@@ -305,6 +310,16 @@ impl Launched {
     /// handle.
     pub fn testify(&self, places: &Places, now: Time, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
+        let told_nothing = sighting.observations.is_empty();
+        let mute = self.adapter().is_some_and(|a| a.is_mute());
+        if mute {
+            sighting.observations.push(seen(Fact::Mute(described::WHY.into())));
+            let described = self.record.ask.described.as_ref().filter(|_| sighting.transcript.is_none());
+            let found = described.and_then(|d| described::find(places, d, &sighting.native_id));
+            if let Some((path, at)) = found {
+                (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
+            }
+        }
         match self.process() {
             // What the agent itself records as ended has moved on within its process.
             Ok(Some(process)) if has_ended(sighting) => {
@@ -318,6 +333,9 @@ impl Launched {
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
                 sighting.observations.extend(self.says().map(|state| seen(Fact::State(state))));
+                // One prompt, and its end is the turn's.
+                let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
+                sighting.observations.extend(turn.map(seen));
                 let given = self.shim.as_ref().filter(|_| self.may_not_have_begun(now));
                 sighting.observations.extend(given.map(|s| seen(Fact::Given).at(Some(s.started_at))));
                 sighting.process.get_or_insert(process);
@@ -333,7 +351,7 @@ impl Launched {
         let Some(exit) = &settled else {
             // Nobody saw how it ended. That it did is certain; whether the session went on
             // elsewhere, only the agent's own records could tell.
-            if self.shim.is_some() && sighting.observations.is_empty() {
+            if self.shim.is_some() && told_nothing {
                 sighting.observations.push(seen(Fact::Gone("its process is gone, and nobody saw how".into())));
             }
             return true;
@@ -380,7 +398,7 @@ impl Launched {
         let mut most = FIRST_LOOK;
         loop {
             let last = output.tail(most).ok()?;
-            let said = adapter.state_in_output(&last.bytes);
+            let said = adapter.state_in_output(&last.bytes, &self.record.launch.argv);
             if said.is_some() || (last.bytes.len() as u64) < most {
                 return said;
             }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use lariat_adapters::Adapter;
 use lariat_adapters::look::{Look, Places, Report, Scope, Sighting};
 use lariat_adapters::settings::Settings;
+use lariat_adapters::{Adapter, described};
 use lariat_core::session::Hidden;
 use lariat_core::{Fact, Line, Listing, Row, Session, Time, Untrusted, Warning, judge};
 use lariat_sys::clock;
@@ -155,7 +155,13 @@ impl Shared {
         let agents = self.adapters();
         let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
         let all = self.question.scope == Scope::All;
-        let living = left.filter(|(_, l)| (all && l.shim.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_)));
+        let mut hidden = 0;
+        let living = left.filter(|(_, l)| {
+            let shown = (all && l.shim.is_some()) || matches!(l.process(), Ok(Some(_)) | Err(_));
+            // Of one that only its shim tells of, nobody else has counted it.
+            hidden += usize::from(!shown && l.shim.is_some() && described::is_one(&l.record.agent));
+            shown
+        });
         let found = living.filter_map(|(_, l)| {
             let agent = lariat_adapters::named(&l.record.agent)?;
             agents.iter().find(|a| lariat_adapters::means(a.name(), agent.name()))?;
@@ -166,6 +172,7 @@ impl Shared {
         listing.unbound.retain(|u| !found.iter().any(|s| s.pid == Some(u.pid)));
         found.sort_by(|a, b| a.id.cmp(&b.id));
         listing.sessions.append(&mut found);
+        listing.hidden.ended += hidden;
     }
 
     fn look<'a>(&'a self, steps: &'a AtomicUsize, judge: &'a Judge<'a>) -> Look<'a> {

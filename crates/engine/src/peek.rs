@@ -45,6 +45,13 @@ pub fn last_replies_of_gateway(
     }))
 }
 
+/// The last things said in a session that a gateway runs; `None` if none does.
+pub fn said_at_gateway(session: &Session, places: &Places) -> Option<Result<Vec<Said>, String>> {
+    const MESSAGES: usize = 200;
+    let remote = adapter(session.agent).ok()?.remote()?;
+    Some(remote.talk(places, session.native_id.raw(), MESSAGES))
+}
+
 /// Leaves the last `replies` replies and what else was said since the first of them.
 fn from_reply(said: &mut Vec<Said>, replies: usize) {
     let mut left = replies;

@@ -64,7 +64,8 @@ pub fn plan(question: &Question, kept: bool) -> Plan {
     let wishes = Wishes::read(places);
     let mut plan = Plan { partial: answer.partial, ..Plan::default() };
     for session in answer.listing.sessions {
-        let Some(folder) = launched.remove(session.id.raw()) else { continue };
+        let Some(mut folder) = launched.remove(session.id.raw()) else { continue };
+        folder.hear_of(places);
         if session.restorable && (session.kept || !kept) {
             let way = way(&session, Some(&folder));
             plan.steps.push(Step { session, way });

@@ -15,6 +15,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lariat_adapters::described::NO_WAY;
 use lariat_adapters::look::Scope;
 use lariat_adapters::{Adapter, Ask, Past, Plan};
 use lariat_core::{Session, Time, Want, Witness};
@@ -89,9 +90,27 @@ pub struct Resumed {
 pub fn way(session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
     let on_record = session.because.iter().any(|(_, o)| matches!(o.witness, Witness::Store | Witness::Gateway));
     match launched {
+        _ if adapter_is_mute(session) => described_way(session, launched),
         _ if on_record => Ok(Way::Native),
         Some(_) => Ok(Way::Replayed),
         None => Err("its agent has no conversation of it on record".into()),
+    }
+}
+
+fn adapter_is_mute(session: &Session) -> bool {
+    lariat_adapters::named(session.agent).is_some_and(|a| a.is_mute())
+}
+
+/// Of one that tells nothing: as the settings say, under the id that lariat chose. Nothing is asked anew,
+/// because nothing tells that it was not done; unless the description says where its transcript would be, and
+/// there is none.
+fn described_way(session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
+    let described = launched.and_then(|l| l.record.ask.described.as_ref());
+    match described {
+        Some(d) if d.transcripts.is_some() && session.transcript.is_none() => Ok(Way::Replayed),
+        Some(d) if d.resume.is_empty() => Err(NO_WAY.into()),
+        Some(_) => Ok(Way::Native),
+        None => Err("lariat did not launch it, so it goes on only by its own program".into()),
     }
 }
 
@@ -110,7 +129,10 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let answer = list(all);
     let session = answer.listing.sessions.into_iter().find(|s| s.id.raw() == id);
     let session = session.ok_or_else(|| LaunchError::Impossible(format!("{id} is not there any more")))?;
-    let launched = All::read(places).by_id.remove(id);
+    let mut launched = All::read(places).by_id.remove(id);
+    if let Some(launched) = &mut launched {
+        launched.hear_of(places);
+    }
     if !again.fork {
         match session.live {
             Some(false) => {}
@@ -135,7 +157,9 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let cwd = cwd.or_else(|| session.cwd.as_ref().map(|c| PathBuf::from(c.raw())));
     let cwd = cwd.ok_or_else(|| LaunchError::Impossible(format!("it is not known where {id} worked")))?;
     let cwd = start::directory(&cwd)?;
-    let program = start::program(adapter)?;
+    let told =
+        start::told_of(places, session.agent, launched.as_ref().map(|l| l.record.ask.clone()).unwrap_or_default());
+    let program = start::program(adapter, &told)?;
     if !again.force {
         free(question, &cwd)?;
         nobody_is_left(launched.as_ref().filter(|l| !again.fork && acp::is_owned(&l.record.agent)))?;
@@ -152,7 +176,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let goes_on = !again.fork && way == Way::Native;
     let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
     let mut asked = question_of(launched.as_ref(), again, way, &folder);
-    asked.command = start::command(places, session.agent, std::mem::take(&mut asked.command));
+    (asked.command, asked.described) = (told.command, told.described);
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
         let record = Record {
             launch: {

@@ -68,6 +68,12 @@ pub enum SendError {
     /// It was typed once, and the agent does not show it.
     #[error("it was typed before under the key '{0}', and its transcript does not show it; nothing was typed again")]
     Typed(String),
+    /// It was typed, and nothing can tell more.
+    #[error(
+        "it was typed; whether it arrived is not known, because the settings describe this agent and lariat knows no \
+         more of it: `lariat logs` shows its terminal"
+    )]
+    Blind,
     /// Its gateway did not take it.
     #[error("{0}")]
     Gateway(String),
@@ -109,6 +115,43 @@ pub fn takes_prompts(session: &Session) -> bool {
     // A Codex that holds its thread does; a Claude Code that has recorded nothing
     // may stand at a dialog.
     session.at_its_prompt() || session.status == Status::Starting && session.agent == "codex"
+}
+
+/// Whether nothing tells if it stands at its prompt: then whoever sends must know.
+pub fn is_mute(agent: &str) -> bool {
+    lariat_adapters::named(agent).is_some_and(|a| a.is_mute())
+}
+
+/// Waits until a terminal has shown something and then nothing for a while: the best there is to tell that a
+/// program which tells nothing has come up.
+pub(crate) fn until_quiet(launched: &Launched, patience: Duration) {
+    const QUIET: Duration = Duration::from_millis(300);
+    let written = || Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
+    let (began, mut last, mut since) = (Instant::now(), written(), Instant::now());
+    while began.elapsed() < patience && (last == 0 || since.elapsed() < QUIET) {
+        std::thread::sleep(Duration::from_millis(20));
+        if written() != last {
+            (last, since) = (written(), Instant::now());
+        }
+    }
+}
+
+/// What is typed to give a program a text: a paste, or, if it has not asked for pastes to be marked, the one line
+/// that it is.
+fn keys(launched: &Launched, mute: bool, text: &str) -> Result<String, SendError> {
+    let paste = format!("\x1b[200~{text}\x1b[201~");
+    if !mute {
+        return Ok(paste);
+    }
+    let shown = Output::open(&launched.folder).and_then(|output| output.tail(u64::MAX))?.bytes;
+    let last = |mode: &[u8]| memchr::memmem::rfind(&shown, mode);
+    if last(b"\x1b[?2004h") > last(b"\x1b[?2004l") {
+        return Ok(paste);
+    }
+    match text.contains(|c: char| c.is_control()) {
+        true => Err(SendError::Refused("it takes no pastes, so only one line of plain text can be typed".into())),
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// What to type.
@@ -168,17 +211,22 @@ pub fn send(
             Some(before) if before.text != text => return Err(SendError::OtherText(key.to_owned())),
             Some(before) => {
                 drop(typing);
+                if is_mute(session.agent) && session.transcript.is_none() {
+                    return Err(SendError::Typed(key.to_owned()));
+                }
                 let shown = until_shown(question, session, before.offset, &text, message.patience, || Ok(()))?;
                 return if shown { Ok(before.offset) } else { Err(SendError::Typed(key.to_owned())) };
             }
             None => {}
         }
     }
+    let mute = is_mute(session.agent);
     match session.status {
-        _ if takes_prompts(session) => {}
+        _ if takes_prompts(session) || mute && session.live == Some(true) => {}
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }
+    let typed = keys(launched, mute, &text)?;
     let client = if acp::is_owned(session.agent) { None } else { Some(connect(launched)?) };
     if let Some(key) = message.key {
         let folder = launched.folder.join(SENT);
@@ -191,7 +239,7 @@ pub fn send(
         return acp::post(launched, &text, message.patience).map(|()| offset).map_err(|lost| lost_mail(lost, &message));
     };
     let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
-    client.input(format!("\x1b[200~{text}\x1b[201~").as_bytes())?;
+    client.input(typed.as_bytes())?;
     // A program that is busy takes the paste late: the pause is one after it was taken.
     let pasted = Instant::now();
     while !is_taken(launched, from, &text) && pasted.elapsed() < TAKEN {
@@ -200,6 +248,9 @@ pub fn send(
     std::thread::sleep(PAUSE);
     client.input(b"\r")?;
     drop(typing);
+    if mute && session.transcript.is_none() {
+        return Err(SendError::Blind);
+    }
     let mut pressed = Instant::now();
     let shown = until_shown(question, session, offset, &text, message.patience, || {
         // One that says it is at rest took the key for part of the paste. Where an agent says nothing
@@ -270,7 +321,19 @@ fn shows(question: &Question, session: &Session, offset: u64, text: &str) -> boo
         let answer = list(Question { agent: Some(session.agent), ..question.clone() });
         answer.listing.sessions.into_iter().find(|s| s.id == session.id)?.transcript
     });
+    if is_mute(session.agent) {
+        return transcript.is_some_and(|t| holds(&t, offset, text));
+    }
     let Some(talk) = transcript.and_then(|t| peek::since(session.agent, &t, offset).ok()) else { return false };
     let plain = |t: &str| t.split_whitespace().collect::<Vec<_>>().join(" ");
     talk.said.iter().any(|s| s.who == Speaker::Person && plain(s.text.raw()) == plain(text))
+}
+
+/// Whether a file whose form nobody knows holds a text since an offset: as it is, or as JSON writes it.
+fn holds(path: &Path, offset: u64, text: &str) -> bool {
+    let Ok(all) = lariat_sys::file::read_small(path, 64 << 20) else { return false };
+    let since = all.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    let within = quoted.trim_matches('"');
+    [text, within].iter().any(|t| !t.is_empty() && memchr::memmem::find(since, t.as_bytes()).is_some())
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::Settings;
-use lariat_adapters::{Adapter, Plan};
+use lariat_adapters::{Adapter, Ask, Plan};
 use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Shim, VERSION};
 use lariat_shim::start::{self, StartError};
@@ -136,24 +136,32 @@ pub fn adapter(name: &str) -> Result<&'static dyn Adapter, LaunchError> {
     lariat_adapters::named(name).ok_or_else(|| LaunchError::NoAgent(name.into(), names()))
 }
 
-/// The agent's real program.
-pub fn program(adapter: &'static dyn Adapter) -> Result<PathBuf, LaunchError> {
+/// The agent's real program; of one that the settings describe, the first word of its command.
+pub fn program(adapter: &'static dyn Adapter, ask: &Ask) -> Result<PathBuf, LaunchError> {
     use std::os::unix::fs::PermissionsExt as _;
     if adapter.is_spoken_for() {
         return std::env::current_exe().map_err(files(Path::new("lariat")));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
-    let name = adapter.programs().first().copied().unwrap_or_default();
+    let described = ask.described.as_ref().and_then(|d| d.command.first()).map(String::as_str);
+    let name = adapter.programs().first().copied().or(described).unwrap_or_default();
+    if adapter.is_mute() && name.is_empty() {
+        return Err(LaunchError::Impossible(adapter.start(ask).err().unwrap_or_default()));
+    }
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(runs);
     let found = found.ok_or_else(|| LaunchError::NoProgram(name.into()))?;
     Ok(adapter.native(&found).filter(runs).unwrap_or(found))
 }
 
-/// The command that the settings name for an agent; without one, what it was launched with.
-pub fn command(places: &Places, agent: &str, before: Vec<String>) -> Vec<String> {
-    let speaks = Settings::read(places).acp.into_iter().find(|s| agent.strip_prefix("acp:") == Some(s.name.as_str()));
-    speaks.map_or(before, |s| s.command)
+/// Adds what the settings say of an agent; without that, what it was launched with stands.
+pub fn told_of(places: &Places, agent: &str, mut ask: Ask) -> Ask {
+    let settings = Settings::read(places);
+    let speaks = settings.acp.into_iter().find(|s| agent.strip_prefix("acp:") == Some(s.name.as_str()));
+    ask.command = speaks.map_or(ask.command, |s| s.command);
+    let described = settings.described.into_iter().find(|d| agent.strip_prefix("agent:") == Some(d.name.as_str()));
+    ask.described = described.or(ask.described);
+    ask
 }
 
 /// The directory, if it is one.
@@ -304,11 +312,13 @@ impl Start<'_> {
             let sign = id.as_ref().is_some_and(|id| self.came_up(id, shim, began, ended.is_some()));
             let patience = match self.adapter.is_spoken_for() {
                 true => PATIENCE, // who speaks for it says when it is there
-                false if self.again => BACK,
+                false if self.again && !self.adapter.is_mute() => BACK,
                 false => AT_ONCE,
             };
             match (id, ended) {
                 (Some(id), _) if sign => return Ok(id),
+                // All that tells of its one turn is its exit.
+                (Some(id), Some(exit)) if self.is_over(&exit) => return Ok(id),
                 (Some(id), None) if clock.elapsed() > patience || self.record.native_id.is_none() => return Ok(id),
                 (_, Some(exit)) => return Err(died(name, self.folder, &exit)),
                 (None, None) if clock.elapsed() > PATIENCE => {
@@ -318,6 +328,11 @@ impl Start<'_> {
             }
             let _ = watch.sleep(Duration::from_millis(20), Duration::ZERO);
         }
+    }
+
+    /// Whether one that tells nothing of itself has done what it was asked.
+    fn is_over(&self, exit: &record::Exit) -> bool {
+        self.adapter.is_mute() && self.record.launch.headless && exit.code == Some(0)
     }
 
     /// Whether there is a sign that this very run has the session: the agent's own

@@ -275,7 +275,9 @@ impl Fold for Chat {
             self.kind = line.get("kind").some_str().map(str::to_owned);
             self.at(line.get("startTime"));
             self.at(line.get("lastUpdated"));
-            line.get("messages").items().for_each(|m| self.place(m));
+            self.title = line.get("summary").some_str().map(str::to_owned).or(self.title.take());
+            // All of them, in the one document that older versions wrote.
+            line.get("messages").items().for_each(|m| self.message(m));
         }
     }
 

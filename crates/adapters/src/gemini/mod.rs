@@ -31,6 +31,17 @@ pub const NAME: &str = "gemini";
 
 const PROGRAMS: [&str; 2] = ["gemini", "gemini.js"];
 
+const RESUME: &str = "--resume";
+
+/// How it clears a terminal with all that was written on it.
+const CLEARED: &[u8] = b"\x1b[3J";
+/// How it begins to draw: without a cursor.
+const DRAWN: &[u8] = b"\x1b[?25l";
+/// What it shows while it takes a session up.
+const RESUMING: &[u8] = b"Resuming session";
+/// How it takes back what it has drawn.
+const ERASED: &[u8] = b"\x1b[2K";
+
 /// Words after the program that make it something other than a session.
 const NOT_SESSIONS: [&str; 17] = [
     "--delete-session",
@@ -109,7 +120,7 @@ impl Adapter for Gemini {
             true => plan(vec!["--session-file".to_owned(), path], None, ask)?,
             false => {
                 let id = past.native_id.to_owned();
-                plan(vec!["--resume".to_owned(), id.clone()], Some(id), ask)?
+                plan(vec![RESUME.to_owned(), id.clone()], Some(id), ask)?
             }
         };
         plan.keep = vec![file.to_owned()];
@@ -124,8 +135,10 @@ impl Adapter for Gemini {
     }
 
     /// Its title: `◇  Ready`, `✦  Working…` or the subject of its thought, `✋  Action Required`. The
-    /// first one is set before it listens, and means nothing.
-    fn state_in_output(&self, last: &[u8]) -> Option<State> {
+    /// first one is set before it listens, and means nothing. One that was told to resume is deaf for longer:
+    /// until it has cleared its screen, shown the conversation and taken back the word that it resumes, whatever is
+    /// typed is lost. (That word is never a sign of rest by itself.)
+    fn state_in_output(&self, last: &[u8], argv: &[String]) -> Option<State> {
         let mut titles = memchr::memmem::rfind_iter(last, b"\x1b]0;").filter_map(|at| {
             let title = &last[at + 4..];
             let end = title.iter().position(|b| matches!(b, 0x07 | 0x1b))?;
@@ -133,12 +146,18 @@ impl Adapter for Gemini {
         });
         let title = titles.next()?;
         titles.next()?;
-        match title.chars().next()? {
-            '◇' => Some(State::Idle),
-            '✦' | '⏲' => Some(State::Busy),
-            '✋' => Some(State::Waiting("action required".into())),
-            _ => None,
-        }
+        let state = match title.chars().next()? {
+            '◇' => State::Idle,
+            '✦' | '⏲' => State::Busy,
+            '✋' => State::Waiting("action required".into()),
+            _ => return None,
+        };
+        let resumed = argv.iter().any(|a| a == RESUME);
+        let since = |sign: &[u8], at: usize| memchr::memmem::find(&last[at..], sign).is_some();
+        let shown = || memchr::memmem::rfind(last, CLEARED).is_some_and(|at| since(DRAWN, at));
+        let over = || memchr::memmem::rfind(last, RESUMING).is_none_or(|at| since(ERASED, at));
+        let listens = !resumed || titles.next().is_some() || shown() && over();
+        (listens || state != State::Idle).then_some(state)
     }
 
     /// It exits with 0 when it is ended by a signal, too; only a turn that came to its end has a result.

@@ -151,7 +151,9 @@ fn in_project(look: &Look<'_>, project: &Path) -> (Vec<Stored>, Vec<(PathBuf, io
 
 /// The short id in `session-2026-11-15T07-55-023db839.jsonl`.
 fn short_id(name: &str) -> Option<&str> {
-    let stem = name.strip_prefix("session-")?.strip_suffix(".jsonl")?;
+    let name = name.strip_prefix("session-")?;
+    // Older versions wrote one document, and this one goes on with it in lines, under the same name.
+    let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"))?;
     // An id of a person's choice may be shorter, and may have dashes.
     let is_time = stem.len() > 17 && stem.as_bytes()[16] == b'-' && stem.as_bytes()[10] == b'T';
     let short = if is_time { &stem[17..] } else { stem.split_once('-')?.1 };

@@ -18,7 +18,8 @@ impl Language for Lines {
             matches!(parent, b"args" | b"response")
                 || matches!(
                     key,
-                    b"id"
+                    b"messages"
+                        | b"id"
                         | b"timestamp"
                         | b"type"
                         | b"content"
@@ -34,7 +35,11 @@ impl Language for Lines {
         }
     }
 
+    /// A line is a message; the one document of an older version has all of them.
     fn said(&self, line: Value<'_>) -> Vec<Said> {
+        if line.get("id").str().is_none() {
+            return line.get("messages").items().flat_map(|message| self.said(message)).collect();
+        }
         let Some(id) = line.get("id").str() else { return Vec::new() };
         let at = line.get("timestamp").str().and_then(Time::parse);
         let content = line.get("content");

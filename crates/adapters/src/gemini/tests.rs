@@ -13,15 +13,29 @@ fn the_last_title_tells_and_the_first_one_nothing() {
     let title = |text: &str| format!("x\x1b]0;{text} (proj)\x07y");
     let said = |titles: &[&str]| {
         let all: String = titles.iter().map(|t| title(t)).collect();
-        Gemini.state_in_output(all.as_bytes())
+        Gemini.state_in_output(all.as_bytes(), &[])
     };
     assert_eq!(said(&["◇  Ready"]), None);
     assert_eq!(said(&["◇  Ready", "◇  Ready"]), Some(State::Idle));
     assert_eq!(said(&["◇  Ready", "✦  Reading files"]), Some(State::Busy));
     assert_eq!(said(&["✦  Working…", "✋  Action Required"]), Some(State::Waiting("action required".into())));
     assert_eq!(said(&["◇  Ready", "Gemini CLI"]), None);
-    assert_eq!(Gemini.state_in_output("\x1b]0;◇  Ready\x07 \x1b]0;◇  Rea".as_bytes()), None, "cut off");
-    assert_eq!(Gemini.state_in_output(b""), None);
+    assert_eq!(Gemini.state_in_output("\x1b]0;◇  Ready\x07 \x1b]0;◇  Rea".as_bytes(), &[]), None, "cut off");
+    assert_eq!(Gemini.state_in_output(b"", &[]), None);
+
+    // One that was told to resume is deaf until it has shown the conversation.
+    let resumed = ["gemini".to_owned(), RESUME.to_owned(), "x".to_owned()];
+    let said = |text: &str| Gemini.state_in_output(text.as_bytes(), &resumed);
+    let (ready, busy) = (title("◇  Ready"), title("✦  Working…"));
+    assert_eq!(said(&format!("{ready}{ready}")), None);
+    assert_eq!(said(&format!("{ready}\x1b[?25l{ready}\x1b[2J\x1b[3J\x1b[H")), None);
+    assert_eq!(said(&format!("{ready}{ready}\x1b[2J\x1b[3J\x1b[H> hello\x1b[?25l")), Some(State::Idle));
+    let resuming = format!("{ready}{ready}\x1b[2J\x1b[3J\x1b[H> hello\x1b[?25lResuming session...");
+    assert_eq!(said(&resuming), None);
+    assert_eq!(said(&format!("{resuming}\x1b[2K\x1b[1AResuming session...")), None);
+    assert_eq!(said(&format!("{resuming}\x1b[2K\x1b[1A> ")), Some(State::Idle));
+    assert_eq!(said(&format!("{ready}{busy}")), Some(State::Busy));
+    assert_eq!(said(&format!("{ready}{busy}{ready}")), Some(State::Idle), "long since");
 }
 
 #[test]

@@ -160,12 +160,17 @@ impl Raw {
     }
 }
 
+/// Switches off what a full-screen program may have left on.
+pub fn reset() {
+    if io::stdout().is_terminal() {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(RESET).and_then(|()| out.flush());
+    }
+}
+
 impl Drop for Raw {
     fn drop(&mut self) {
-        let mut out = io::stdout().lock();
-        if io::stdout().is_terminal() {
-            let _ = out.write_all(RESET).and_then(|()| out.flush());
-        }
+        reset();
         if let Some(before) = &self.0 {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }

@@ -1,10 +1,10 @@
 //! `lariat explain`: every observation, which decided, which disagreed.
 
-use lariat_core::{Role, Status};
+use lariat_core::{Role, Session, Status, Time};
 
 use crate::Done;
 use crate::args::{Common, Target};
-use crate::output::{Ink, Out};
+use crate::output::{Ink, Out, Spans};
 use crate::verbs::{find, status, warn};
 
 pub fn run(args: &Target, common: &Common, out: &mut Out) -> Done {
@@ -15,28 +15,32 @@ pub fn run(args: &Target, common: &Common, out: &mut Out) -> Done {
         status::one(session, answer.listing.at, &answer.listing.warnings, out)?;
         return Ok(code);
     }
-    out.line(format_args!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row()))?;
-    let mut last = None;
-    for (role, o) in &session.because {
-        if last != Some(*role) {
-            out.line("")?;
-            out.line(out.ink(Ink::Bold, heading(*role)))?;
-            last = Some(*role);
-        }
-        let age = o.at.map_or_else(String::new, |t| format!("  {} ago", t.age(answer.listing.at)));
-        let source = o.source.as_ref().map_or_else(String::new, |s| format!("  {}", s.row()));
-        out.line(format_args!(
-            "  {:<8}  {}{}",
-            o.witness.word(),
-            o.fact.told().row(),
-            out.ink(Ink::Dim, format_args!("{age}{source}"))
-        ))?;
-    }
-    if session.because.is_empty() {
-        out.line("  nothing was observed")?;
+    for line in lines(session, answer.listing.at) {
+        out.line(out.spans(&line))?;
     }
     warn(&answer.listing.warnings);
     Ok(code)
+}
+
+/// Every observation, line by line.
+pub fn lines(session: &Session, now: Time) -> Vec<Spans> {
+    let plain = |text: String| vec![(Ink::Plain, text)];
+    let mut lines = vec![plain(format!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row()))];
+    let mut last = None;
+    for (role, o) in &session.because {
+        if last != Some(*role) {
+            lines.extend([Vec::new(), vec![(Ink::Bold, heading(*role).to_owned())]]);
+            last = Some(*role);
+        }
+        let age = o.at.map_or_else(String::new, |t| format!("  {} ago", t.age(now)));
+        let source = o.source.as_ref().map_or_else(String::new, |s| format!("  {}", s.row()));
+        let told = format!("  {:<8}  {}", o.witness.word(), o.fact.told().row());
+        lines.push(vec![(Ink::Plain, told), (Ink::Dim, format!("{age}{source}"))]);
+    }
+    if session.because.is_empty() {
+        lines.push(plain("  nothing was observed".into()));
+    }
+    lines
 }
 
 fn heading(role: Role) -> &'static str {

@@ -38,6 +38,7 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
             arguments: args.arguments.clone(),
             held: args.ask,
             command: Vec::new(),
+            described: None,
             hook: None,
         },
         group: args.group.clone(),

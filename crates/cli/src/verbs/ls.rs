@@ -14,7 +14,7 @@ use crate::Done;
 use crate::args::{Common, Ls};
 use crate::json;
 use crate::output::{Failure, Ink, Out};
-use crate::table;
+use crate::table::{self, Ages, Row};
 use crate::verbs::{daemon, question, warn};
 
 /// How long a burst of changes may go on before the list is shown again.
@@ -53,7 +53,8 @@ fn code(answer: &Answer) -> u8 {
     if answer.partial || unknown { 5 } else { 0 }
 }
 
-fn look(args: &Ls, common: &Common) -> Answer {
+/// What is here now, of what was asked for.
+pub fn look(args: &Ls, common: &Common) -> Answer {
     look_with(args, common, list)
 }
 
@@ -111,16 +112,13 @@ fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
         out.line(fit(&header, out.columns()))?;
         out.line("")?;
     }
-    for row in table::rows(&listing.sessions, listing.at, &home, out) {
-        out.line(row)?;
-    }
-    if !listing.unbound.is_empty() {
-        if !listing.sessions.is_empty() {
-            out.line("")?;
-        }
-        for row in table::unbound_rows(&listing.unbound, &home, out) {
-            out.line(row)?;
-        }
+    let ages = Ages::of(listing.at);
+    for row in table::all_rows(&listing.sessions, &listing.unbound, ages, &home, out.columns()) {
+        out.line(match row {
+            Row::Blank => String::new(),
+            Row::Heading(heading) => out.ink(Ink::Bold, heading),
+            Row::Session(_, spans) | Row::Unbound(spans) => out.spans(&spans),
+        })?;
     }
     match (nothing, hidden) {
         (true, 0) => out.line("No agents here. Start claude or codex in a terminal and look again.")?,
@@ -156,7 +154,8 @@ fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
     }
 }
 
-fn same(a: &Answer, b: &Answer) -> bool {
+/// Whether two answers say the same, but for the moment.
+pub fn same(a: &Answer, b: &Answer) -> bool {
     let (a, b) = (&a.listing, &b.listing);
     a.sessions == b.sessions && a.unbound == b.unbound && a.warnings == b.warnings && a.hidden == b.hidden
 }

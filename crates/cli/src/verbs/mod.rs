@@ -23,6 +23,7 @@ pub mod resume;
 pub mod send;
 pub mod status;
 pub mod stop;
+pub mod top;
 pub mod usage;
 pub mod wait;
 pub mod web;

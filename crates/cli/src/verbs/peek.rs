@@ -3,18 +3,21 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use lariat_adapters::look::Places;
+use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::talk::{Said, Speaker};
 use lariat_core::{Session, Status, Time, Untrusted};
-use lariat_engine::list::Answer;
-use lariat_engine::peek;
+use lariat_engine::list::{Answer, Question};
+use lariat_engine::{list, peek};
 use lariat_sys::watch::Watch;
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{self, Common};
-use crate::output::{Failure, Ink, Out, complain};
+use crate::output::{Failure, Ink, Out, Spans, complain};
 use crate::verbs::{find, question, warn};
+
+/// Between two questions to a gateway whose session is followed.
+const BETWEEN: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct Message<'a> {
@@ -51,14 +54,14 @@ struct Peeked<'a> {
 pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
-    let places = question(common, lariat_adapters::look::Scope::All).places;
+    let places = question(common, Scope::All).places;
     if args.all {
         let shown = page(args, session, &places, out);
         warn(&answer.listing.warnings);
         return shown;
     }
     let Some(transcript) = session.transcript.as_deref() else {
-        return without_transcript(args, session, &answer, &places, out);
+        return without_transcript(args, session, &answer, common, out);
     };
     let talk = peek::last_replies(session.agent, &places, transcript, args.replies.into())
         .map_err(|e| anyhow::anyhow!("reading {}: {e}", Untrusted::new(transcript.to_string_lossy()).row()))?;
@@ -131,7 +134,7 @@ fn page(args: &args::Peek, session: &Session, places: &Places, out: &mut Out) ->
         return Ok(0);
     }
     for said in &page.said {
-        message(said, out)?;
+        show_message(said, out)?;
         if let Some(output) = said.tool.as_ref().and_then(|t| t.output.as_ref()) {
             for line in output.block().trim_end().lines() {
                 out.line(out.ink(Ink::Dim, format_args!("    {line}")))?;
@@ -145,13 +148,10 @@ fn page(args: &args::Peek, session: &Session, places: &Places, out: &mut Out) ->
 }
 
 /// What a gateway tells of its session; else there is nothing to show.
-fn without_transcript(args: &args::Peek, session: &Session, answer: &Answer, places: &Places, out: &mut Out) -> Done {
-    let told = peek::last_replies_of_gateway(session, places, args.replies.into());
-    if args.follow && told.is_some() {
-        return Err(Failure::Usage(
-            "a gateway's session is not followed; `lariat wait` tells when its run is over".into(),
-        ));
-    }
+fn without_transcript(args: &args::Peek, session: &Session, answer: &Answer, common: &Common, out: &mut Out) -> Done {
+    let places = question(common, Scope::All).places;
+    let told = peek::last_replies_of_gateway(session, &places, args.replies.into());
+    let follows = args.follow && told.as_ref().is_some_and(Result::is_ok);
     let (said, code) = match told {
         Some(Ok(said)) => (said, 0),
         Some(Err(why)) => {
@@ -163,7 +163,43 @@ fn without_transcript(args: &args::Peek, session: &Session, answer: &Answer, pla
     show(session, answer.listing.at, &said, out)?;
     out.flush()?;
     warn(&answer.listing.warnings);
-    Ok(code)
+    if follows { follow_gateway(session, said.last(), common, out) } else { Ok(code) }
+}
+
+/// Shows what is said from now on, until the gateway says that no run of the session is open. It is asked
+/// again and again: nothing else tells of it.
+fn follow_gateway(session: &Session, shown: Option<&Said>, common: &Common, out: &mut Out) -> Done {
+    let question = Question { agent: Some(session.agent), ..question(common, Scope::All) };
+    let mut shown = shown.cloned();
+    loop {
+        // First whether it is over, then what was said: so the last words are not missed.
+        let found = list(question.clone()).listing.sessions.into_iter().find(|s| s.id == session.id);
+        let live = found.as_ref().map_or(Some(false), |s| s.live);
+        let told = match (live, peek::said_at_gateway(session, &question.places)) {
+            (Some(_), Some(Ok(told))) => told,
+            (_, Some(Err(why))) if live.is_some() && found.is_some() => {
+                complain(format_args!("{}: {}", session.id.row(), Untrusted::new(why).row()));
+                return Ok(5);
+            }
+            (None, _) => {
+                let why = found.map_or_else(String::new, |s| s.reason.row());
+                complain(format_args!("{}: {why}", session.id.row()));
+                return Ok(5);
+            }
+            _ => Vec::new(), // it is not there any more
+        };
+        let same = |a: &Said, b: &Said| (a.who, a.at, &a.text) == (b.who, b.at, &b.text);
+        let from = shown.as_ref().and_then(|last| told.iter().rposition(|s| same(s, last))).map_or(0, |at| at + 1);
+        for said in &told[from..] {
+            if out.json { out.json(&Message::from(said))? } else { show_message(said, out)? }
+        }
+        out.flush()?;
+        shown = told.last().cloned().or(shown);
+        if live == Some(false) {
+            return Ok(0);
+        }
+        std::thread::sleep(BETWEEN);
+    }
 }
 
 /// Shows what is said from now on, until the session's process has ended.
@@ -176,7 +212,11 @@ fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out:
         let ended = session.pid.is_none_or(|pid| lariat_sys::scan::look(pid).is_ok_and(|p| !p.is_some_and(same)));
         let more = peek::since(session.agent, transcript, offset)?;
         for said in &more.said {
-            if out.json { out.json(&Message::from(said))? } else { message(said, out)? }
+            if out.json {
+                out.json(&Message::from(said))?;
+                continue;
+            }
+            show_message(said, out)?;
         }
         out.flush()?;
         if ended {
@@ -206,36 +246,46 @@ fn show(session: &Session, at: Time, said: &[Said], out: &mut Out) -> Result<(),
             messages: said.iter().map(Message::from).collect(),
         });
     }
-    out.line(
-        out.ink(Ink::Dim, format_args!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row())),
-    )?;
-    for s in said {
-        message(s, out)?;
-    }
-    if reply.is_none() {
-        out.line("no reply yet")?;
-    }
-    if let Some(tool) = &session.tool {
-        out.line(format_args!("\n{} {}", out.ink(Ink::Active, "open tool:"), tool.row()))?;
-    }
-    if let Some(asks) = asks {
-        out.line(format_args!("\n{} {}", out.ink(Ink::Urgent, "needs you:"), asks.row()))?;
+    for line in lines(session, said, out.columns()) {
+        out.line(out.spans(&line))?;
     }
     Ok(())
 }
 
-fn message(said: &Said, out: &mut Out) -> Result<(), Failure> {
+/// What a session last said, line by line; only tool calls are cut to fit.
+pub fn lines(session: &Session, said: &[Said], columns: usize) -> Vec<Spans> {
+    let head = format!("{}  {}: {}", session.id.row(), session.status.word(), session.reason.row());
+    let mut lines = vec![vec![(Ink::Dim, head)]];
+    said.iter().for_each(|s| lines.extend(message(s, columns)));
+    if !said.iter().any(|s| s.who == Speaker::Agent) {
+        lines.push(vec![(Ink::Plain, "no reply yet".into())]);
+    }
+    let asks = (session.status == Status::Waiting).then_some(&session.reason);
+    let more = [(Ink::Active, "open tool:", session.tool.as_ref()), (Ink::Urgent, "needs you:", asks)];
+    for (ink, what, text) in more.into_iter().filter_map(|(ink, what, text)| text.map(|t| (ink, what, t))) {
+        lines.extend([Vec::new(), vec![(ink, what.to_owned()), (Ink::Plain, format!(" {}", text.row()))]]);
+    }
+    lines
+}
+
+fn show_message(said: &Said, out: &mut Out) -> Result<(), Failure> {
+    for line in message(said, out.columns()) {
+        out.line(out.spans(&line))?;
+    }
+    Ok(())
+}
+
+fn message(said: &Said, columns: usize) -> Vec<Spans> {
     match said.who {
         Speaker::Person => {
-            for line in said.text.block().lines() {
-                out.line(out.ink(Ink::Bold, format_args!("> {line}")))?;
-            }
-            Ok(out.line("")?)
+            let block = said.text.block();
+            let lines = block.lines().map(|line| vec![(Ink::Bold, format!("> {line}"))]);
+            lines.chain([Vec::new()]).collect()
         }
-        Speaker::Agent => Ok(out.line(said.text.block().trim_end())?),
+        Speaker::Agent => said.text.block().trim_end().lines().map(|l| vec![(Ink::Plain, l.to_owned())]).collect(),
         Speaker::Tool => {
-            let text = said.text.row_within(out.columns().saturating_sub(4));
-            Ok(out.line(out.ink(Ink::Dim, format_args!("  $ {text}")))?)
+            let text = said.text.row_within(columns.saturating_sub(4));
+            vec![vec![(Ink::Dim, format!("  $ {text}"))]]
         }
     }
 }

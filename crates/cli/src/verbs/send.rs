@@ -35,6 +35,11 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         return Err(Failure::Usage("nothing to send".into()));
     }
     let (mut answer, mut at) = find(&args.target, common)?;
+    let session = &answer.listing.sessions[at];
+    if (args.when_idle || args.wait) && send::is_mute(session.agent) {
+        let why = "nothing tells when a turn of it is over: leave out --wait and --when-idle";
+        return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
+    }
     if args.when_idle {
         (answer, at) = until_it_listens(answer, at, common)?;
     }
@@ -47,6 +52,7 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     };
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),
+        Err(SendError::Blind) => ("typed", 5),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
         Err(SendError::Stalled(_) | SendError::Unread(_) | SendError::Typed(_)) => ("stalled", 4),

@@ -1,10 +1,11 @@
-//! Agents that speak the Agent Client Protocol, for real: `opencode acp` and `codex-acp`, launched by lariat.
+//! Agents that speak the Agent Client Protocol, for real: `opencode acp`, `codex-acp` and `claude-agent-acp`,
+//! launched by lariat.
 //!
-//! Both keep such a session in their own store too; there must be one row of it all the same.
+//! All keep such a session in their own store too; there must be one row of it all the same.
 
 use lariat_testkit::{
     DEADLINE, Signal,
-    agents::{Codex, OpenCode},
+    agents::{Claude, Codex, OpenCode},
     wait_until,
 };
 use serde_json::{Value, json};
@@ -16,7 +17,8 @@ fn stage(name: &'static str) -> Stage {
     let folder = stage.sandbox.home().join(".config/lariat");
     std::fs::create_dir_all(&folder).expect("a folder");
     let settings = "[[acp]]\nname = \"opencode\"\ncommand = [\"opencode\", \"acp\"]\n\
-                    [[acp]]\nname = \"codex\"\ncommand = [\"codex-acp\"]\n";
+                    [[acp]]\nname = \"codex\"\ncommand = [\"codex-acp\"]\n\
+                    [[acp]]\nname = \"claude\"\ncommand = [\"claude-agent-acp\"]\n";
     std::fs::write(folder.join("config.toml"), settings).expect("settings");
     stage
 }
@@ -115,6 +117,45 @@ fn codex_is_talked_to_cancelled_and_taken_up_again() {
     act(&stage, &["resume", handle]);
     let told = act(&stage, &["send", handle, "and now", "--wait"]);
     assert_eq!(told["reply"], "echo: and now", "{told}");
+    act(&stage, &["kill", handle]);
+    nothing_is_left(&stage);
+    stage.now().ended("stopped").has("native_id", id);
+}
+
+#[test]
+fn claude_is_talked_to_asked_cancelled_and_taken_up_again() {
+    let stage = stage("acp-claude");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    claude.speak_acp();
+    let launched = act(&stage, &["launch", "acp:claude", "-p", "hello"]);
+    let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
+    act(&stage, &["wait", handle, "--until", "idle", "--timeout", "60s"]);
+    let row = stage.now().has("status", "idle").has("native_id", id).has("agent", "acp:claude");
+    stage.agree_on_reply(&row.has("pid", launched["pid"].clone()), "echo: hello");
+    let transcript = claude.wait_for_transcript("echo: hello", DEADLINE);
+    assert_eq!(transcript.file_stem().and_then(|s| s.to_str()), Some(id), "it is Claude Code's own session");
+
+    act(&stage, &["send", handle, "TOOL touch made"]);
+    let row = stage.until("waiting", "permission: ");
+    stage.agree(&row);
+    assert!(!stage.sandbox.work().join("made").exists());
+    act(&stage, &["approve", handle]);
+    act(&stage, &["wait", handle, "--until", "idle", "--timeout", "60s"]);
+    assert!(stage.sandbox.work().join("made").exists());
+
+    act(&stage, &["send", handle, "HOLD here more"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.agree(&stage.now().has("status", "working").has("native_id", id));
+    act(&stage, &["stop", handle]);
+    nothing_is_left(&stage);
+    let row = stage.now().ended("stopped").has("native_id", id);
+    assert!(row.0["because"].to_string().contains("its turn was cancelled"), "{row}");
+
+    act(&stage, &["resume", handle]);
+    let told = act(&stage, &["send", handle, "and now", "--wait"]);
+    assert_eq!(told["reply"], "echo: and now", "{told}");
+    let asked: Vec<String> = stage.model.requests().iter().map(|r| r.body.to_string()).collect();
+    assert!(asked.iter().any(|r| r.contains("and now") && r.contains("echo: hello")), "the same conversation");
     act(&stage, &["kill", handle]);
     nothing_is_left(&stage);
     stage.now().ended("stopped").has("native_id", id);

@@ -14,6 +14,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod acp;
+mod again;
 mod claude;
 mod codex;
 mod gemini;

@@ -3,6 +3,8 @@
 //! A gateway takes long to start, so one test goes through all states of one gateway, which is
 //! killed and started again on the way.
 
+mod many;
+
 use std::fs;
 
 use lariat_testkit::{DEADLINE, Output, Signal, agents::OpenClaw, wait_for};

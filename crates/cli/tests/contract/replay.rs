@@ -33,7 +33,7 @@ fn replay(stage: &Stage, case: &Path) {
     let name = case.to_string_lossy().replace('/', "-");
     // A database is recorded as text, and built where it is looked at.
     let built = stage.sandbox.root().join("tmp").join(format!("home-{name}"));
-    let is_text = case.join(".local/share/opencode").exists();
+    let is_text = case.join(".local/share/opencode/opencode.sql").exists();
     if is_text {
         restore(case, &built);
     }

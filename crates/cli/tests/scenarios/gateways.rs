@@ -4,8 +4,9 @@
 use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
 
 use lariat_testkit::{
-    Exit, Gateway, Sandbox,
-    gateway::{Abort, Manner, row},
+    DEADLINE, Exit, Gateway, Sandbox,
+    gateway::{Abort, Manner, now, row},
+    wait_until,
 };
 use serde_json::{Value, json};
 
@@ -470,6 +471,34 @@ fn peek_send_and_wait_through_the_gateway() {
     gateway.delete(ONE);
     assert_eq!(ask(&sandbox, &["send", ONE, "hello"]).code(), 2);
     assert_eq!(ask(&sandbox, &["peek", ONE]).code(), 2);
+}
+
+#[test]
+fn what_a_gateway_s_session_says_is_followed_until_its_run_is_over() {
+    let (sandbox, gateway) = stage("gateway-follow");
+    let answer = |text: &str| gateway.say(ONE, json!({"role": "assistant", "content": text, "timestamp": now()}));
+    gateway.run(ONE);
+    answer("said before");
+    let following = sandbox.spawn(&lariat(&sandbox, &["peek", ONE, "-f", "--json"]));
+    let shows = |words: &str| wait_until(words, DEADLINE, || following.stdout().contains(words));
+    shows("said before");
+    answer("said meanwhile");
+    shows("said meanwhile");
+    answer("the last words");
+    gateway.end(ONE, "done");
+    let output = following.output(DEADLINE);
+    assert_eq!(output.code(), 0, "{output:?}");
+    for words in ["said meanwhile", "the last words"] {
+        assert_eq!(output.stdout.matches(words).count(), 1, "each once: {}", output.stdout);
+    }
+    // Over already, it is shown and no more; and a gateway that goes away is no end.
+    assert_eq!(ask(&sandbox, &["peek", ONE, "-f"]).code(), 0);
+    gateway.run(ONE);
+    let following = sandbox.spawn(&lariat(&sandbox, &["peek", ONE, "-f", "--json"]));
+    wait_until("it is followed", DEADLINE, || following.stdout().contains("the last words"));
+    gateway.behave(Manner::Http(503));
+    let output = following.output(DEADLINE);
+    assert_eq!((output.code(), output.stderr.contains("HTTP 503")), (5, true), "{output:?}");
 }
 
 #[test]

@@ -6,10 +6,10 @@ use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
 use serde_json::json;
 
 use crate::{
-    asking::{bytes, id, list},
+    asking::{ask, bytes, id, list},
     damage::{Kind, Victim},
     gemini_store::{GeminiStore, gemini},
-    moment::now,
+    moment::{iso, now},
 };
 
 #[test]
@@ -88,7 +88,7 @@ fn a_prompt_taken_back_is_told_in_a_long_conversation_too() {
     // Only the end is read at first, and there all messages stand anew.
     store.session(&id(1)).asked("one").line(long()).only(&[]);
     let answer = json!({"id": "m", "type": "gemini", "content": "1"});
-    store.session(&id(2)).asked("one").answered("1").asked("two").line(long()).only(&[answer.clone()]);
+    store.session(&id(2)).asked("one").answered("1").asked("two").line(long()).only(std::slice::from_ref(&answer));
     store.session(&id(3)).asked("one").line(long()).answered("1").line(long()).only(&[answer]);
     let seen = list(&sandbox);
     for (number, status) in [(1, "failed"), (2, "failed"), (3, "done")] {
@@ -255,4 +255,59 @@ fn hostile_text_stays_on_its_row() {
         assert_eq!(text.find(acts), None, "{args:?}: {text:?}");
     }
     assert_eq!(list(&sandbox).session(&id(1))["title"], soup, "as data it stays what it was");
+}
+
+#[test]
+fn one_document_of_an_older_version_is_a_session_too() {
+    let sandbox = Sandbox::new("gemini-older");
+    let store = GeminiStore::of(&sandbox);
+    let message = |n: u64, kind: &str, text: &str| {
+        let mut message = json!({"id": format!("older-{n}"), "timestamp": iso(now()), "type": kind, "content": text});
+        if kind == "gemini" {
+            message["tokens"] =
+                json!({"input": 420, "output": 7, "cached": 300, "thoughts": 2, "tool": 0, "total": 429});
+            message["model"] = json!("gemini-2.5-pro");
+        }
+        message
+    };
+    let (asked, said) = (message(1, "user", "an older\nquestion"), message(2, "gemini", "an older answer"));
+    let path = store.older(&id(1), &[asked.clone(), said.clone()]);
+    store.older(&id(2), &[asked.clone(), said.clone(), message(3, "user", "and?")]);
+    store.older(&id(3), &[asked.clone(), message(4, "error", "[API Error: no]")]);
+    let torn = store.older(&id(4), std::slice::from_ref(&asked));
+    let text = fs::read_to_string(&torn).expect("a document");
+    fs::write(&torn, &text[..text.len() / 2]).expect("half of it");
+    for memory in ["cold", "warm"] {
+        let seen = list(&sandbox);
+        for (number, status) in [(1, "done"), (2, "interrupted"), (3, "failed")] {
+            seen.expect(&id(number), status, None);
+        }
+        let first = seen.session(&id(1));
+        assert_eq!(
+            (&first["prompt"], &first["title"]),
+            (&json!("an older\nquestion"), &json!("an older one")),
+            "{memory}"
+        );
+        assert_eq!(first["tokens"], json!({"input": 420, "output": 9, "cache_read": 300, "cache_write": 0}));
+        assert_eq!(first["model"], "gemini-2.5-pro");
+        let [warned] = seen.warnings().try_into().expect("one warning, of the torn one");
+        let name = torn.file_name().and_then(|n| n.to_str()).expect("a name").to_owned();
+        assert!(format!("{warned:?}").contains(&name), "{warned:?}");
+    }
+    let peeked = ask(&sandbox, &["peek", &id(1), "--json"]).json();
+    assert_eq!(peeked["reply"], "an older answer", "{peeked}");
+    let used = ask(&sandbox, &["usage", "--by", "agent", "--json"]).json();
+    assert_eq!(used["total"]["tokens"]["output"], 9, "one answer, in two sessions: {used}");
+
+    // Gemini goes on with it in lines, under the same name: one session, and nothing counted twice.
+    let header = json!({"sessionId": id(1), "projectHash": "00", "startTime": iso(now()), "lastUpdated": iso(now())});
+    let lines = [header, asked, said, message(5, "user", "more"), message(6, "gemini", "a newer answer")];
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(path.with_extension("jsonl"), lines).expect("a file of the store");
+    let seen = list(&sandbox);
+    assert_eq!(seen.sessions().iter().filter(|s| s["native_id"] == id(1)).count(), 1);
+    assert_eq!(seen.session(&id(1))["tokens"]["output"], 18, "{:#}", seen.json);
+    assert_eq!(ask(&sandbox, &["peek", &id(1), "--json"]).json()["reply"], "a newer answer");
+    let used = ask(&sandbox, &["usage", "--by", "agent", "--json"]).json();
+    assert_eq!(used["total"]["tokens"]["output"], 18, "{used}");
 }

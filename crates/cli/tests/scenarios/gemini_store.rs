@@ -34,6 +34,17 @@ impl GeminiStore {
         self.session_at(id, &self.cwd, "07-47", now())
     }
 
+    /// A session as versions before 0.30 or so wrote it: one document over many lines, with these messages.
+    pub fn older(&self, id: &str, messages: &[Value]) -> PathBuf {
+        let chat = self.session(id);
+        let path = chat.path.with_extension("json");
+        fs::remove_file(chat.path).expect("it was just made");
+        let all = json!({"sessionId": id, "projectHash": "00", "startTime": iso(now()), "lastUpdated": iso(now()),
+            "summary": "an older one", "messages": messages});
+        fs::write(&path, serde_json::to_string_pretty(&all).expect("text")).expect("a file of the store");
+        path
+    }
+
     /// A session in a directory.
     pub fn session_in(&self, id: &str, cwd: &Path) -> GeminiChat {
         self.session_at(id, cwd, "07-47", now())

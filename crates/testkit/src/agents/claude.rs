@@ -4,11 +4,11 @@
 //! never sets a permission mode: the program's own default stays, and a test that wants prompts
 //! says `--permission-mode manual`.
 
-use std::{fs, path::Path, path::PathBuf, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{KEY, files_below, installed, stay_at_home, version, wait_for_file};
+use super::{KEY, files_below, installed, openclaw, stay_at_home, version, wait_for_file};
 use crate::{Child, Model, Program, Sandbox, Terminal, wait_for};
 
 /// Claude Code in one sandbox.
@@ -62,6 +62,21 @@ impl<'a> Claude<'a> {
         let project = project.to_str().expect("a UTF-8 path");
         settings["projects"][project] = json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true});
         self.write_settings(&settings);
+    }
+
+    /// Makes `claude-agent-acp` work too. It brings a Claude Code of its own, and runs with the Node that is
+    /// pinned with OpenClaw.
+    ///
+    /// # Panics
+    /// When the program is not installed.
+    pub fn speak_acp(&self) {
+        let program = installed("@agentclientprotocol/claude-agent-acp/dist/index.js");
+        let path = self.sandbox.root().join("claude-agent-acp");
+        let script = format!("#!/bin/sh\nexec '{}' '{}' \"$@\"\n", openclaw::node().display(), program.display());
+        fs::write(&path, script).expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        self.sandbox.install("claude-agent-acp", &path);
+        self.sandbox.env("NO_BROWSER", "1");
     }
 
     /// The version that is installed.

