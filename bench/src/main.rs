@@ -7,8 +7,7 @@
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
 //! Start at [`list`], [`usage`], [`procs`], [`hosted`], [`daemon`], [`screens`] or [`page`]; [`corpus`] makes the
-//! stores they read, [`limits`]
-//! the programs they compare with, [`answer`] knows what is right.
+//! stores they read, [`limits`] the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
     clippy::print_stdout,

@@ -124,14 +124,17 @@ test('an agent is launched, typed to in its terminal, denied something, and stop
   assert.equal(existsSync(`${process.env.HOME}/work/mine/typed-here`), false);
 
   const pid = json('status', 'mine').pid;
+  const done = [];
+  page.on('request', (request) => request.method() === 'POST' && done.push(new URL(request.url()).pathname.split('/').at(-1)));
   await page.getByRole('button', { name: 'Stop' }).click();
   const dialog = page.getByRole('dialog', { name: 'Stop mine?' });
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await dialog.waitFor({ state: 'hidden' });
-  assert.equal(existsSync(`/proc/${pid}`), true, 'it was asked, and answered no');
+  assert.deepEqual(done, [], 'it was asked, and answered no');
   await page.getByRole('button', { name: 'Stop' }).click();
   await dialog.getByRole('button', { name: 'Stop' }).click();
   await page.locator('.head .status', { hasText: 'stopped' }).waitFor();
+  assert.deepEqual(done, ['stop']);
   assert.equal(existsSync(`/proc/${pid}`), false);
   await page.getByRole('link', { name: 'Journal' }).click();
   await page.locator('td', { hasText: /^stop$/ }).first().waitFor();

@@ -63,11 +63,12 @@ test('nothing scrolls sideways on a phone', async () => {
     await ready(page).waitFor();
     const [wide, most] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
     assert.ok(wide <= most, `${hash} is ${wide} wide`);
-    const past = await page.evaluate(() => {
-      const main = document.querySelector('main');
-      return main.scrollWidth > main.clientWidth ? main.scrollWidth : 0;
-    });
-    assert.equal(past, 0, `${hash} scrolls sideways in itself`);
+    // Nor does anything in it, but for what is meant to: code, tables, charts, a terminal.
+    const past = await page.evaluate(() => [...document.querySelectorAll('main, main *')].filter((e) => {
+      const scrolls = ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 1;
+      return scrolls && !e.closest('.scroll, pre, .prose table, .patch, .tabs, .glass');
+    }).map((e) => e.className));
+    assert.deepEqual(past, [], `${hash} scrolls sideways in itself`);
   }
   blameless(guest);
 });

@@ -61,19 +61,23 @@ test('a change draws its own row anew, and no other', async () => {
   await page.locator('a.line', { hasText: 'busy-one' }).waitFor();
   await page.evaluate(() => {
     window.touched = new Set();
+    const element = (node) => (node.nodeType === Node.ELEMENT_NODE ? node : node.parentElement);
     new MutationObserver((changes) => {
-      for (const change of changes) {
-        for (const node of [...change.addedNodes, change.target]) {
-          const line = (node.closest ? node : node.parentElement)?.closest?.('a.line');
-          // Ages move by themselves.
-          const cell = (node.closest ? node : node.parentElement)?.closest?.('.when');
-          if (line && !cell) window.touched.add(line.querySelector('.name').lastChild.textContent);
-        }
+      for (const { addedNodes, target } of changes) {
+        // Ages move by themselves.
+        const within = [target, ...addedNodes].map(element).filter((e) => e && !e.closest('.when'));
+        const lines = within.map((e) => e.closest('a.line'));
+        for (const node of addedNodes) lines.push(...(node.querySelectorAll?.('a.line') ?? []));
+        for (const line of lines) if (line) window.touched.add(line.querySelector('.name').lastChild.textContent);
       }
     }).observe(document.querySelector('.rows'), { subtree: true, childList: true, characterData: true });
   });
   lariat('send', 'busy-one', 'think 600');
   await page.locator('a.line', { has: page.locator('.of-working') }).filter({ hasText: 'busy-one' }).waitFor();
+  // And once more when its age has moved on.
+  const age = () => document.querySelector('.when').textContent;
+  const first = await page.evaluate(age);
+  await page.waitForFunction((first) => document.querySelector('.when').textContent !== first, first);
   const touched = await page.evaluate(() => [...window.touched]);
   assert.deepEqual(touched.filter((name) => name !== 'busy-one'), []);
   await page.getByLabel('Search sessions').fill('number 1234 of');

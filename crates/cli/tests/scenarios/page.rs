@@ -76,7 +76,7 @@ fn browse(sandbox: &Sandbox, file: &str) {
 
 /// A session of each kind: one that was cut off, two that need a person, one at work, one idle, one ended.
 fn a_day(name: &str) -> Sandbox {
-    let mut sandbox = stage(name);
+    let sandbox = stage(name);
     for project in ["migration", "release", "orders", "parser", "triage", "notes", "mine"] {
         sandbox.project(project);
     }
@@ -88,7 +88,9 @@ fn a_day(name: &str) -> Sandbox {
         }
     }
     launch(&sandbox, "migration", &["-p", "Write the addresses migration"], "running Bash ./migrate");
-    sandbox.reboot();
+    let pid = ask(&sandbox, &["status", "migration", "--json"]).json()["pid"].to_string();
+    sandbox.run(["kill", "-KILL", &pid]).expect_success();
+    wait_until("it is cut off", DEADLINE, || ask(&sandbox, &["ls"]).stdout.contains("1 cut off"));
     launch(&sandbox, "release", &["-p", "Prepare release 1.4"], "permission: Bash git tag v1.4.0");
     launch(&sandbox, "orders", &["-p", "Move the orders API to v2"], "question: Keep");
     launch(&sandbox, "parser", &["-p", "Let the parser accept trailing commas"], "running Bash ./suite");
