@@ -161,6 +161,8 @@ pub struct Sighting {
     pub about: About,
     /// Its process, if it has one.
     pub process: Option<Process>,
+    /// Processes that its agent's records name and that could not be looked at: PID and start.
+    pub named: Vec<(u32, u64)>,
     /// That process is a server that others depend on too.
     pub shared: bool,
     /// Its transcript, if it has one.
@@ -223,6 +225,7 @@ impl Bond {
             observations: vec![self.evidence, unread],
             about: About { cwd, ..About::default() },
             process: Some(self.process),
+            named: Vec::new(),
             shared: false,
             transcript: None,
         }

@@ -17,7 +17,7 @@ use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
 use lariat_sys::cgroup::{self, Cgroup};
-use lariat_sys::process::Identity;
+use lariat_sys::process::{Identity, Stat};
 use lariat_sys::scan::{Process, look};
 use lariat_sys::tree::House;
 use lariat_sys::{clock, file};
@@ -280,6 +280,27 @@ impl Launched {
         self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(lately)
     }
 
+    /// Its process; one that is dying this moment, and shows nothing of itself any more, is waited for.
+    fn settled_process(&self, settling: &OnceLock<Instant>) -> io::Result<Option<Process>> {
+        loop {
+            let process = self.process()?;
+            if !process.as_ref().is_some_and(is_ending)
+                || Instant::now() > *settling.get_or_init(|| Instant::now() + SETTLE)
+            {
+                return Ok(process);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether the process that the agent's records name, and that cannot be looked at from here, is the one that
+    /// was started, before the last boot.
+    fn is_named_and_of_another_boot(&self, sighting: &Sighting) -> bool {
+        let Some(agent) = self.shim.as_ref().map(|s| &s.agent) else { return false };
+        let another_boot = clock::boot_id().is_ok_and(|boot| boot != agent.boot);
+        another_boot && sighting.named == [(agent.pid, agent.start)]
+    }
+
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self, settling: &OnceLock<Instant>) -> Option<record::Exit> {
@@ -320,9 +341,10 @@ impl Launched {
                 (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
             }
         }
-        match self.process() {
+        let process = if has_ended(sighting) { self.settled_process(settling) } else { self.process() };
+        match process {
             // What the agent itself records as ended has moved on within its process.
-            Ok(Some(process)) if has_ended(sighting) => {
+            Ok(Some(process)) if has_ended(sighting) && !is_ending(&process) => {
                 let text = format!("process {} has moved on to another session", process.pid);
                 sighting.observations.push(seen(Fact::Note(text.into())));
                 return false;
@@ -351,7 +373,7 @@ impl Launched {
         let Some(exit) = &settled else {
             // Nobody saw how it ended. That it did is certain; whether the session went on
             // elsewhere, only the agent's own records could tell.
-            if self.shim.is_some() && told_nothing {
+            if self.shim.is_some() && (told_nothing || self.is_named_and_of_another_boot(sighting)) {
                 sighting.observations.push(seen(Fact::Gone("its process is gone, and nobody saw how".into())));
             }
             return true;
@@ -415,6 +437,10 @@ impl Launched {
         sighting.about.started_at = self.shim.as_ref().map(|s| s.started_at);
         sighting
     }
+}
+
+fn is_ending(process: &Process) -> bool {
+    Stat::read(process.pid).is_ok_and(|stat| stat.is_ending())
 }
 
 fn has_ended(sighting: &Sighting) -> bool {

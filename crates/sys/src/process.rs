@@ -146,6 +146,12 @@ impl Stat {
         Some(Stat { comm, state, ppid, flags, threads, start })
     }
 
+    /// Its first thread has ended, and others are left: most likely it is dying this moment. Its files, arguments
+    /// and environment are out of sight already.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads > 1
+    }
+
     /// Ended, and only not reaped yet. The state is that of the first thread: while
     /// others are left, the process runs, or is in the middle of dying.
     pub fn is_dead(&self) -> bool {

@@ -176,6 +176,7 @@ fn sighting(look: &Look<'_>, path: &Path, reading: Reading<Events>) -> Option<Si
             ..About::default()
         },
         process,
+        named: Vec::new(),
         shared: false,
         transcript: Some(path.to_owned()),
     })

@@ -397,11 +397,13 @@ fn sighting(
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
     let mut about = about(known, job, seen, cwd);
     about.ended_at = ended;
+    let elsewhere = entries.iter().filter(|(_, h)| matches!(h, Holder::Elsewhere(_)));
     Sighting {
         native_id: session,
         observations,
         about,
         process: bond.map(|b| b.process.clone()),
+        named: elsewhere.filter_map(|(e, _)| Some((e.pid, e.proc_start?))).collect(),
         shared: false,
         transcript: path,
     }

@@ -326,6 +326,7 @@ fn sighting(
         native_id: stored.thread,
         observations,
         about,
+        named: Vec::new(),
         shared: hold.as_ref().is_some_and(|h| h.server),
         process: hold.map(|h| h.bond.process),
         transcript: Some(stored.file.path),
@@ -340,6 +341,7 @@ fn without_rollout(thread: &str, hold: Hold, notes: Option<Vec<Observation>>) ->
     let cwd = (!hold.server).then(|| ap::standing(pid).map(|c| c.raw().to_owned())).flatten();
     observations.push(hold.bond.evidence);
     Sighting {
+        named: Vec::new(),
         shared: hold.server,
         native_id: thread.to_owned(),
         observations,

@@ -248,6 +248,7 @@ fn sighting(look: &Look<'_>, described: &Described, process: Process, id: String
         },
         native_id: id,
         process: Some(process),
+        named: Vec::new(),
         shared: false,
         transcript: transcript.map(|(path, _)| path),
     }

@@ -305,6 +305,7 @@ fn sighting(
         native_id: id,
         observations,
         process: hold.map(|h| h.bond.process),
+        named: Vec::new(),
         shared: false,
         transcript: path,
     }

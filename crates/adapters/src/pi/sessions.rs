@@ -280,6 +280,7 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
             ..About::default()
         },
         process: hold.map(|h| h.bond.process),
+        named: Vec::new(),
         shared: false,
         transcript: s.written.then_some(s.file.path),
     }

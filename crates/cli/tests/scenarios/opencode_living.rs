@@ -196,7 +196,8 @@ fn looking_is_never_in_the_way_of_one_that_starts() {
     let store = OpenCodeStore::of(&sandbox);
     store.session("ses_one").asked("fix it").answered("fixed");
     let path = store.path("opencode.db");
-    let write = |n: usize| write_and_die(&path, &format!("UPDATE session SET title = 'title {n}' WHERE id = 'ses_one'"));
+    let write =
+        |n: usize| write_and_die(&path, &format!("UPDATE session SET title = 'title {n}' WHERE id = 'ses_one'"));
     write(0).expect("nobody is there");
     let over = AtomicBool::new(false);
     let refused = std::thread::scope(|scope| {
