@@ -130,9 +130,11 @@ pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Pro
 }
 
 /// Processes that could not be tied to a session, told as what they are, without
-/// those that have ended since the scan.
+/// those that have ended since the scan, and those that are dying this moment: with
+/// their first thread gone they show neither what they held nor where they stood.
 pub fn unbound(agent: &'static str, found: Vec<(Process, Run)>, why: impl Fn(&Process) -> String) -> Vec<Unbound> {
     let living = found.iter().map(|(p, _)| p).filter(|p| !matches!(p.is_alive(), Ok(false)));
+    let living = living.filter(|p| !process::Stat::read(p.pid).is_ok_and(|stat| stat.is_ending()));
     let told = living.map(|p| Unbound {
         agent,
         pid: p.pid,
