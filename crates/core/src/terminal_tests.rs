@@ -216,12 +216,14 @@ impl vt100::Callbacks for Reached {
             || (last == 't' && matches!(first, Some(14 | 18 | 21)));
     }
 
-    fn unhandled_escape(&mut self, _: &mut vt100::Screen, _: Option<u8>, _: Option<u8>, last: u8) {
-        self.0 |= last == b'Z';
+    fn unhandled_escape(&mut self, _: &mut vt100::Screen, i: Option<u8>, _: Option<u8>, last: u8) {
+        // After another byte it is the name of a character set.
+        self.0 |= i.is_none() && last == b'Z';
     }
 
     fn unhandled_osc(&mut self, _: &mut vt100::Screen, parts: &[&[u8]]) {
-        self.0 |= parts.iter().skip(1).any(|part| *part == b"?") || parts.first().is_some_and(|p| p.ends_with(b"52"));
+        self.0 |=
+            parts.iter().skip(1).any(|part| *part == b"?") || parts.first().is_some_and(|code| number(code) == 52);
     }
 }
 
