@@ -11,7 +11,7 @@
 //! It is this very program, even if another one lies under its name by now.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -19,6 +19,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
+
+/// The one argument of a verb that reads its command line from standard input.
+pub const BY_INPUT: &str = "__verb";
 
 /// The variable that makes `ls` and `status` tell what their answer depends on.
 pub const TELL_SEEN: &str = "LARIAT_TELL_SEEN";
@@ -98,8 +101,12 @@ pub fn run(arguments: &[String], at_most: Duration, tell_seen: bool) -> io::Resu
     let ((out, stdout), (mut err, stderr)) = (memory()?, memory()?);
     #[expect(clippy::disallowed_methods, reason = "the one place where the daemon runs a verb")]
     let mut command = Command::new("/proc/self/exe");
-    command.arg0_lariat().args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-    command.envs(tell_seen.then_some((TELL_SEEN, "1")));
+    command.arg0_lariat().stdout(stdout).stderr(stderr);
+    match tell_seen {
+        true => command.args(arguments).stdin(Stdio::null()).env(TELL_SEEN, "1"),
+        // What is asked of one that acts may be secret, and arguments are for everybody to read.
+        false => command.arg(BY_INPUT).stdin(Stdio::from(words(arguments)?)),
+    };
     let mut child = command.spawn()?;
     if !ends_within(child.id(), at_most)? {
         child.kill()?;
@@ -115,6 +122,14 @@ pub fn run(arguments: &[String], at_most: Duration, tell_seen: bool) -> io::Resu
     let complaint = String::from_utf8_lossy(&rest[..rest.len().min(COMPLAINT as usize)]).trim_end().to_owned();
     let bytes = out.metadata()?.len();
     Ok(Ran { code: u8::try_from(code).unwrap_or(1), out, bytes, complaint, seen })
+}
+
+/// A file that holds these words, to be read from its beginning.
+fn words(arguments: &[String]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("lariat", MemfdFlags::CLOEXEC)?);
+    file.write_all(arguments.join("\0").as_bytes())?;
+    file.rewind()?;
+    Ok(file)
 }
 
 trait Named {

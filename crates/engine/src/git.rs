@@ -263,6 +263,7 @@ impl Git {
             ("GIT_EDITOR", "false"),
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_ALLOW_PROTOCOL", "none"),
             ("GIT_ADVICE", "0"),
         ]);
         command.current_dir(&self.folder).arg("--no-pager");

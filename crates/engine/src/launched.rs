@@ -276,21 +276,8 @@ impl Launched {
     /// Whether it was started with something to do, and so lately that it may not have
     /// taken it up.
     pub fn may_not_have_begun(&self, now: Time) -> bool {
-        let lately = |s: &Shim| now.0 - s.started_at.0 < TAKING_UP;
+        let lately = |s: &Shim| (0..TAKING_UP).contains(&(now.0 - s.started_at.0));
         self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(lately)
-    }
-
-    /// Its process; one that is dying this moment, and shows nothing of itself any more, is waited for.
-    fn settled_process(&self, settling: &OnceLock<Instant>) -> io::Result<Option<Process>> {
-        loop {
-            let process = self.process()?;
-            if !process.as_ref().is_some_and(is_ending)
-                || Instant::now() > *settling.get_or_init(|| Instant::now() + SETTLE)
-            {
-                return Ok(process);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
     }
 
     /// Whether the process that the agent's records name, and that cannot be looked at from here, is the one that
@@ -341,8 +328,7 @@ impl Launched {
                 (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
             }
         }
-        let process = if has_ended(sighting) { self.settled_process(settling) } else { self.process() };
-        match process {
+        match self.process() {
             // What the agent itself records as ended has moved on within its process.
             Ok(Some(process)) if has_ended(sighting) && !is_ending(&process) => {
                 let text = format!("process {} has moved on to another session", process.pid);

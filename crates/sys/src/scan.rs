@@ -8,11 +8,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::process::{Stat, is_gone};
+use crate::process::{self, Stat, is_gone};
 
+/// How long one look waits for processes that are dying, all of them together.
+const DYING: Duration = Duration::from_millis(300);
 /// Arguments beyond this are not looked at.
 const MAX_ARGUMENTS: usize = 128 * 1024;
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -108,9 +111,9 @@ impl Table {
             }
         }
         let mut table = Table::default();
-        let mut buffer = vec![0; 4096];
+        let (mut buffer, mut patience) = (vec![0; 4096], DYING);
         for pid in pids {
-            match read_one(proc.as_fd(), pid, &mut buffer) {
+            match read_one(proc.as_fd(), pid, &mut buffer, &mut patience) {
                 Ok(Some(process)) => table.insert(process),
                 Ok(None) => {}
                 Err(e) if is_gone(&e) => {}
@@ -158,16 +161,26 @@ impl Table {
 pub fn look(pid: u32) -> io::Result<Option<Process>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
-    match read_one(proc.as_fd(), pid, &mut vec![0; 4096]) {
+    match read_one(proc.as_fd(), pid, &mut vec![0; 4096], &mut DYING.clone()) {
         Err(e) if is_gone(&e) => Ok(None),
         other => other,
     }
 }
 
-fn read_one(proc: BorrowedFd<'_>, pid: u32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
-    let n = read_at(proc, &format!("{pid}/stat"), buffer)?;
-    let unreadable = || io::Error::new(io::ErrorKind::InvalidData, format!("unreadable stat of process {pid}"));
-    let stat = Stat::parse(&buffer[..n]).ok_or_else(unreadable)?;
+fn read_one(
+    proc: BorrowedFd<'_>,
+    pid: u32,
+    buffer: &mut Vec<u8>,
+    patience: &mut Duration,
+) -> io::Result<Option<Process>> {
+    let mut stat = read_stat(proc, pid, buffer)?;
+    if stat.is_ending() && !patience.is_zero() {
+        // It neither runs nor is gone, and shows nothing of itself: a moment later it can be told.
+        let began = Instant::now();
+        process::wait_exit(&process::Identity::open(pid)?.1, *patience)?;
+        *patience = patience.saturating_sub(began.elapsed());
+        stat = read_stat(proc, pid, buffer)?;
+    }
     if stat.flags & KERNEL_THREAD != 0 || stat.is_dead() {
         return Ok(None);
     }
@@ -180,6 +193,12 @@ fn read_one(proc: BorrowedFd<'_>, pid: u32, buffer: &mut Vec<u8>) -> io::Result<
         comm: stat.comm,
         arguments: buffer[..n].to_vec(),
     }))
+}
+
+fn read_stat(proc: BorrowedFd<'_>, pid: u32, buffer: &mut Vec<u8>) -> io::Result<Stat> {
+    let n = read_at(proc, &format!("{pid}/stat"), buffer)?;
+    let unreadable = || io::Error::new(io::ErrorKind::InvalidData, format!("unreadable stat of process {pid}"));
+    Stat::parse(&buffer[..n]).ok_or_else(unreadable)
 }
 
 fn read_at(proc: BorrowedFd<'_>, name: &str, buffer: &mut Vec<u8>) -> io::Result<usize> {

@@ -192,6 +192,12 @@ impl Entry {
         }
     }
 
+    /// Whether it says that it was written on this machine.
+    pub fn is_of_this_machine(&self) -> bool {
+        let here = Here::now().machine;
+        self.domain().0.is_some_and(|machine| !here.is_empty() && machine == here)
+    }
+
     /// Whether its file is named after its process, as Claude Code does.
     pub fn is_named_by_pid(&self) -> bool {
         self.path.file_stem().is_some_and(|stem| stem == self.pid.to_string().as_str())

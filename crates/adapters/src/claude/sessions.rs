@@ -397,7 +397,7 @@ fn sighting(
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
     let mut about = about(known, job, seen, cwd);
     about.ended_at = ended;
-    let elsewhere = entries.iter().filter(|(_, h)| matches!(h, Holder::Elsewhere(_)));
+    let elsewhere = entries.iter().filter(|(e, h)| matches!(h, Holder::Elsewhere(_)) && e.is_of_this_machine());
     Sighting {
         native_id: session,
         observations,

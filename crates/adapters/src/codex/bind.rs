@@ -11,7 +11,7 @@ use lariat_core::{Fact, Observation, Time, Unbound, Witness};
 use lariat_sys::scan::{Process, Table};
 use lariat_sys::{file, locks, process};
 
-use super::{NAME, PROGRAMS, Role, role, warning};
+use super::{NAME, PROGRAMS, Role, role, role_of, warning};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Report};
 
@@ -128,7 +128,7 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             let renamed = || {
                 let process = look.table.ok()?.get(lock.pid).filter(|p| role(p).is_none())?;
                 let run = ap::Run { arguments: 1, script: false };
-                ap::runs_file(lock.pid, &PROGRAMS).then_some((process, Role::Session(run)))
+                ap::runs_file(lock.pid, &PROGRAMS).then(|| (process, role_of(process, run)))
             };
             agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed)
         });

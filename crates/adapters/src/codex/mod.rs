@@ -71,15 +71,19 @@ enum Role {
 }
 
 fn role(process: &Process) -> Option<Role> {
-    let run = ap::runs(process, &PROGRAMS)?;
+    Some(role_of(process, ap::runs(process, &PROGRAMS)?))
+}
+
+/// What one does that was started so, whatever it is called.
+fn role_of(process: &Process, run: ap::Run) -> Role {
     let words: Vec<&str> = process.arguments().skip(run.arguments).take(3).collect();
-    Some(match words.first().copied().unwrap_or("") {
+    match words.first().copied().unwrap_or("") {
         "app-server" if words.get(1) == Some(&"daemon") => Role::Other,
         "app-server" | "mcp-server" => Role::Server,
         "--version" | "-V" | "--help" | "-h" => Role::Other,
         word if NOT_SESSIONS.contains(&word) => Role::Other,
         _ => Role::Session(run),
-    })
+    }
 }
 
 /// The adapter.

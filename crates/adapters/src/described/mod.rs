@@ -200,9 +200,13 @@ fn given_an_id(look: &Look<'_>, described: &Described) -> Vec<(Process, String)>
     let found = table.iter().filter_map(|p| Some((p.clone(), runs(p)?))).collect();
     let genuine = ap::genuine(found, table, |p| runs(p).is_some());
     let with_id = genuine.into_iter().filter_map(|(process, run)| {
+        // Behind the words of the command itself, which stand in every start.
+        let fixed = described.command.get(1..).unwrap_or_default();
         let arguments: Vec<&str> = process.arguments().skip(run.arguments).collect();
+        let own = arguments.iter().zip(fixed).all(|(a, f)| a == f) && arguments.len() >= fixed.len();
+        let arguments = if own { &arguments[fixed.len()..] } else { &arguments[..] };
         let templates = [&described.session_id, &described.resume];
-        let id = templates.into_iter().find_map(|template| id_in(&arguments, template))?;
+        let id = templates.into_iter().find_map(|template| id_in(arguments, template))?;
         Some((process, id))
     });
     with_id.filter(|(p, _)| !matches!(p.is_alive(), Ok(false))).collect()

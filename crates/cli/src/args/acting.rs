@@ -104,6 +104,9 @@ pub struct Answer {
 
 #[derive(Args, Debug)]
 pub struct Which {
+    /// Only if this is what it asks, as `status` shows it; else nothing is answered
+    #[arg(long, value_name = "REASON")]
+    pub expect: Option<String>,
     /// Which of several requests, counted from 1, longest waiting first
     #[arg(long, value_name = "N")]
     pub request: Option<usize>,

@@ -3,19 +3,40 @@
 //! clap names a verb or flag only if it is much like what was typed. A person who typed
 //! `frobnicate` is helped by the nearest one too, so an error that names none gets it here.
 
+use std::ffi::OsString;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStringExt as _;
+
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Command, CommandFactory as _, Parser as _};
 
 use super::Cli;
 
+/// No command line is longer.
+const LONGEST: u64 = 8 << 20;
+
 /// What was asked, or an error on the terminal and the end.
 pub fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
-        let typed: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    let words = words();
+    Cli::try_parse_from(&words).unwrap_or_else(|error| {
+        let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
         let mut cli = Cli::command();
         cli.build();
         suggest(error, &cli, &typed).exit()
     })
+}
+
+/// The command line: the arguments, or standard input, where no other user can read it.
+fn words() -> Vec<OsString> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if words.len() != 2 || words[1] != lariat_daemon::verb::BY_INPUT {
+        return words;
+    }
+    let mut told = Vec::new();
+    let read = io::stdin().lock().take(LONGEST).read_to_end(&mut told);
+    let rest = told.split(|b| *b == 0).map(|word| OsString::from_vec(word.to_vec()));
+    let rest: Vec<OsString> = if read.is_ok() && !told.is_empty() { rest.collect() } else { Vec::new() };
+    words.into_iter().take(1).chain(rest).collect()
 }
 
 /// Adds the nearest verb or flag to an error that names none.

@@ -39,6 +39,12 @@ impl Order {
             stdin: String::new(),
         }
     }
+
+    /// Only if this is what the session asks when it is carried out.
+    pub fn expecting(mut self, asked: &Untrusted) -> Order {
+        self.args.insert(2, format!("--expect={}", asked.raw()));
+        self
+    }
 }
 
 /// Who is meant: by its id, which is exact, and as a person calls it.

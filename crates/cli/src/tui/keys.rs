@@ -1,9 +1,10 @@
 //! What each key does, in each view. Nothing is done here but to what the screen
 //! knows; what goes further is given back as an [`Effect`].
 
+use lariat_adapters::described;
 use lariat_adapters::look::Places;
 use lariat_adapters::settings::Settings;
-use lariat_core::{Session, Status, Untrusted};
+use lariat_core::{Role, Session, Status, Untrusted, Witness};
 
 use crate::tui::act::{Order, Target};
 use crate::tui::draw;
@@ -41,7 +42,7 @@ pub fn press(app: &mut App, key: &Key) -> Effect {
     match view {
         View::List => list(app, key),
         View::Filter => filter(app, key),
-        View::Reply { id, line, scrolled } => reply(app, key, id, line, scrolled),
+        View::Reply { id, asked, line, scrolled } => reply(app, key, id, asked, line, scrolled),
         View::Confirm(confirm) => self::confirm(app, key, confirm),
         View::Deny { target, asked, line } => deny(app, key, target, asked, line),
         View::Form(form) => self::form(app, key, form),
@@ -104,6 +105,11 @@ fn of_session(app: &mut App, key: &Key) -> Effect {
         app.refuse("no session is chosen; n launches one");
         return Effect::Nothing;
     };
+    // A key means the one that was seen when it was pressed.
+    if app.moved {
+        app.refuse("the list has changed; look again");
+        return Effect::Nothing;
+    }
     let to = target(&session);
     let asked = || (to.id.clone(), session.reason.clone());
     let sure = |verb: &str, key: char, what: String| {
@@ -111,7 +117,10 @@ fn of_session(app: &mut App, key: &Key) -> Effect {
     };
     match key {
         Key::Enter => return Effect::Attach(Box::new(session)),
-        Key::Char(' ') => app.view = View::Reply { id: session.id, line: Line::default(), scrolled: 0 },
+        Key::Char(' ') => {
+            let asked = draw::asks_question(&session).then(|| session.reason.clone());
+            app.view = View::Reply { id: session.id, asked, line: Line::default(), scrolled: 0 };
+        }
         Key::Char('e') => app.view = View::Explain { id: session.id, scrolled: 0 },
         Key::Char('d') => return open(app, "diff", Order::new("diff", Some(&to), &[]), None),
         Key::Char('c') => {
@@ -124,6 +133,7 @@ fn of_session(app: &mut App, key: &Key) -> Effect {
         Key::Char('y') => {
             let question = format!("approve, for {}? {}", to.name, session.reason.row());
             let order = Order::new("approve", Some(&to), &[]);
+            let order = if told_by_hook(&session) { order.expecting(&session.reason) } else { order };
             app.view = View::Confirm(Confirm { question, order, key: 'y', asked: Some(asked()) });
         }
         Key::Char('N') => app.view = View::Deny { asked: session.reason, target: to, line: Line::default() },
@@ -201,20 +211,31 @@ fn scrolled(app: &App, at: usize, key: &Key) -> Option<usize> {
     Some(if by.1 { at.saturating_add(by.0) } else { at.saturating_sub(by.0) })
 }
 
-fn reply(app: &mut App, key: &Key, id: Untrusted, mut line: Line, mut up: usize) -> Effect {
+fn reply(
+    app: &mut App,
+    key: &Key,
+    id: Untrusted,
+    mut asked: Option<Untrusted>,
+    mut line: Line,
+    mut up: usize,
+) -> Effect {
     let Some(session) = app.find(&id).cloned() else {
         if *key != Key::Esc {
             app.refuse("the session is not there any more");
         }
         return Effect::Nothing;
     };
+    // What the line is for is settled by its first letter.
+    if line.text().is_empty() {
+        asked = draw::asks_question(&session).then(|| session.reason.clone());
+    }
     let mut effect = Effect::Nothing;
     match key {
         Key::Esc => return Effect::Nothing,
         Key::Ctrl('t') => (app.terminal, up) = (!app.terminal, 0),
         Key::Enter if line.text().trim().is_empty() => {}
         Key::Enter => {
-            effect = start(app, said(&session, line.text()));
+            effect = start(app, said(&session, asked.as_ref(), line.text()));
             line = Line::default();
         }
         // Home and End are the line's.
@@ -225,7 +246,7 @@ fn reply(app: &mut App, key: &Key, id: Untrusted, mut line: Line, mut up: usize)
         }
         key => drop(line.key(key)),
     }
-    app.view = View::Reply { id, line, scrolled: up };
+    app.view = View::Reply { id, asked, line, scrolled: up };
     let most = draw::preview_scroll(app);
     if let View::Reply { scrolled, .. } = &mut app.view {
         *scrolled = up.min(most);
@@ -233,11 +254,17 @@ fn reply(app: &mut App, key: &Key, id: Untrusted, mut line: Line, mut up: usize)
     effect
 }
 
-/// What is typed is an answer if it asks a question, else a prompt.
-fn said(session: &Session, text: &str) -> Order {
+/// Whether its reason is the very words of the request that is answered.
+fn told_by_hook(session: &Session) -> bool {
+    session.because.iter().any(|(role, o)| *role == Role::Decided && o.witness == Witness::Hook)
+}
+
+/// What is typed is an answer if it asked a question when the first letter was typed, else a prompt.
+fn said(session: &Session, asked: Option<&Untrusted>, text: &str) -> Order {
     let to = target(session);
-    if draw::asks_question(session) {
-        return Order::new("answer", Some(&to), &["--", text]);
+    if let Some(asked) = asked {
+        let order = Order::new("answer", Some(&to), &["--", text]);
+        return if told_by_hook(session) { order.expecting(asked) } else { order };
     }
     let shown = Order::new("send", Some(&to), &[text]).shown;
     Order { stdin: text.to_owned(), shown, ..Order::new("send", Some(&to), &["-"]) }
@@ -280,6 +307,9 @@ fn new_form(app: &App) -> Form {
         if adapter.name() == "acp" {
             let settings = Settings::read(&Places::from_env());
             agents.extend(settings.acp.iter().map(|s| format!("acp:{}", s.name)));
+        } else if adapter.name() == described::NAME {
+            let settings = Settings::read(&Places::from_env());
+            agents.extend(settings.described.iter().map(|s| format!("agent:{}", s.name)));
         } else if adapter.remote().is_none() {
             agents.push(adapter.name().to_owned());
         }

@@ -52,7 +52,7 @@ use crate::tui::keys::Effect;
 use crate::tui::look::Looks;
 use crate::tui::preview::{Preview, Shown, Wanted};
 use crate::tui::screen::Drawing;
-use crate::tui::state::App;
+use crate::tui::state::{App, View};
 use crate::verbs::attach;
 
 /// What other threads tell.
@@ -172,6 +172,10 @@ impl<'a> Top<'a> {
                 if let Some(code) = self.press(&key)? {
                     return Ok(code);
                 }
+                // A question is seen before it is answered.
+                if matches!(self.app.view, View::Confirm(_)) {
+                    break;
+                }
                 if std::mem::take(&mut self.away) {
                     self.input = Input::default();
                     break;
@@ -194,6 +198,7 @@ impl<'a> Top<'a> {
             self.preview.want(self.wanted.clone());
         }
         self.terminal.draw(|frame| draw::draw(frame, &mut self.app))?;
+        self.app.moved = false;
         Ok(())
     }
 

@@ -32,6 +32,8 @@ pub enum View {
     /// All that a session said, and a line to answer.
     Reply {
         id: Untrusted,
+        /// The question that the line answers, if it is no prompt.
+        asked: Option<Untrusted>,
         line: Line,
         scrolled: usize,
     },
@@ -105,6 +107,8 @@ pub struct App {
     pub shown: Vec<usize>,
     pub rows: Vec<Row>,
     pub selected: Option<Untrusted>,
+    /// Another one is chosen than was drawn, and not by a key.
+    pub moved: bool,
     pub last: Option<Untrusted>,
     /// Where the chosen one stands among the rows of sessions.
     ordinal: usize,
@@ -140,6 +144,7 @@ impl App {
             shown: Vec::new(),
             rows: Vec::new(),
             selected: None,
+            moved: false,
             last: None,
             ordinal: 0,
             top: 0,
@@ -216,6 +221,7 @@ impl App {
         let awaited = |s: &&Session| s.handle.is_some() && s.handle == self.awaited;
         if let Some(id) = self.sessions().iter().map(|s| &**s).find(awaited).map(|s| s.id.clone()) {
             self.awaited = None;
+            self.moved = true;
             self.choose(id);
         }
     }
@@ -238,6 +244,7 @@ impl App {
             Some(row) => self.ordinal = self.selectable().iter().position(|r| *r == row).unwrap_or(0),
             None => {
                 // The one that stands where the lost one stood.
+                self.moved |= self.selected.is_some();
                 let rows = self.selectable();
                 self.ordinal = self.ordinal.min(rows.len().saturating_sub(1));
                 self.selected = rows.get(self.ordinal).and_then(|row| self.of_row(*row)).map(|s| s.id.clone());

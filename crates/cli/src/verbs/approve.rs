@@ -61,6 +61,9 @@ fn run(
         refused(format!("{why} ({doing})"))
     })?;
     let asked = ask::asked(&launched.record.agent, &request).map_or_else(|| "a question".into(), |a| a.reason());
+    if which.expect.as_ref().is_some_and(|expected| expected != asked.raw()) {
+        return Err(refused(format!("it asks something else by now, so nothing was answered: {}", asked.row())));
+    }
     ask::answer(&launched, &request, decision).map_err(refused)?;
     let began = Instant::now();
     loop {

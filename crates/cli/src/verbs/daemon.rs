@@ -258,6 +258,9 @@ pub fn ask(out: &mut Out) -> Result<Option<u8>, Failure> {
     }
     let arguments: Option<Vec<String>> = std::env::args_os().skip(1).map(|a| a.into_string().ok()).collect();
     let Some(mut arguments) = arguments else { return Ok(None) };
+    if arguments.first().is_some_and(|first| first == lariat_daemon::verb::BY_INPUT) {
+        return Ok(None); // what was asked stands elsewhere, and is answered here
+    }
     if arguments.first().is_none_or(|first| first.starts_with('-')) {
         arguments.insert(0, "ls".into());
     }

@@ -224,7 +224,12 @@ fn what_claude_asks_is_answered_from_another_terminal() {
     // What does not fit the question is refused, and nothing happens.
     let refused = stage.sandbox.world().run(&stage.lariat().args(["answer", handle(&launched), "yes"]));
     assert_eq!(refused.code(), 3, "{}", refused.stderr);
-    let told = act(&stage, &["approve", handle(&launched), "--json"]);
+    // Nor is anything approved that nobody has seen.
+    let other = ["approve", handle(&launched), "--expect", "permission: Bash ls"];
+    let refused = stage.sandbox.world().run(&stage.lariat().args(other));
+    assert_eq!((refused.code(), made("made")), (3, false), "{}", refused.stderr);
+    let seen = ["approve", handle(&launched), "--expect", "permission: Bash touch made", "--json"];
+    let told = act(&stage, &seen);
     assert_eq!((&told["outcome"], &told["asked"]), (&"approved".into(), &"permission: Bash touch made".into()));
     stage.until("idle", "");
     assert!(made("made"));

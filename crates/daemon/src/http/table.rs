@@ -35,9 +35,10 @@ const END: &[Parameter] = &[
     may("grace", Text, "how long a gentle end may take, like 10s"),
     may("force", Flag, "go ahead even if the wish cannot be stored"),
 ];
-const WHICH: [Parameter; 2] = [
+const WHICH: [Parameter; 3] = [
     may("request", Number, "which of several requests, counted from 1"),
     may("timeout", Text, "how long the session may take to go on, like 15s"),
+    may("expect", Text, "only if this is what it asks, as its reason says"),
 ];
 const AGAIN: &[Parameter] = &[
     may("message", Word, "what to say to it"),
@@ -193,13 +194,13 @@ pub const ROUTES: &[Route] = &[
     post(
         "/v1/sessions/{target}/deny",
         "deny",
-        &[may("reason", Word, "why, for the agent to read"), WHICH[0], WHICH[1]],
+        &[may("reason", Word, "why, for the agent to read"), WHICH[0], WHICH[1], WHICH[2]],
         "Refuse what it asks permission for",
     ),
     post(
         "/v1/sessions/{target}/answer",
         "answer",
-        &[must("answers", Words, "one answer for each question"), WHICH[0], WHICH[1]],
+        &[must("answers", Words, "one answer for each question"), WHICH[0], WHICH[1], WHICH[2]],
         "Answer what it asks",
     ),
     post("/v1/sessions/{target}/stop", "stop", END, "End it gently, for good"),

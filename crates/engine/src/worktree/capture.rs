@@ -200,11 +200,9 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
                     let same_mode = e.blob.mode == on_disk.blob.mode;
                     // Git converted it when it was checked out and it was not touched since.
                     let converted = || is_same_version(e, s) && lf_oid(top, s, &format).is_ok_and(|o| o == e.blob.oid);
-                    if same_mode && (clean || converted()) {
-                        all.unchanged.insert(s.path.clone());
-                    } else if same_mode {
+                    if same_mode {
                         let (path, oid) = (s.path.clone(), e.blob.oid.clone());
-                        differing.push(Differs { path, key: on_disk.key, oid });
+                        differing.push((Differs { path, key: on_disk.key, oid }, clean || converted()));
                     }
                 }
                 all.keys.insert(s.path.clone(), on_disk.key); // the version that was read
@@ -212,7 +210,10 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
             }
         }
     }
-    all.unchanged.extend(lfs::held(git, top, &differing)?);
+    // Of what git LFS keeps apart, git's belief that it is untouched does not tell that it is kept.
+    let held = lfs::held(git, top, differing.iter().map(|(file, _)| file))?;
+    let unchanged = differing.into_iter().filter(|(file, same)| held.get(&file.path).copied().unwrap_or(*same));
+    all.unchanged.extend(unchanged.map(|(file, _)| file.path));
     all.nested.sort_by_key(|n| !n.submodule);
     all.index = index;
     Ok(all)

@@ -35,23 +35,30 @@ struct Pointer {
     size: u64,
 }
 
-/// Of these files, those that are what the object in their place points to.
-pub fn held(git: &Git, top: &Top, files: &[Differs]) -> Result<Vec<PathBuf>, GitError> {
+/// Of these files, those in whose place there is a pointer, each with whether it is what that points to.
+pub fn held<'a>(
+    git: &Git,
+    top: &Top,
+    files: impl Iterator<Item = &'a Differs>,
+) -> Result<HashMap<PathBuf, bool>, GitError> {
+    let files: Vec<&Differs> = files.collect();
     if files.is_empty() {
-        return Ok(Vec::new());
+        return Ok(HashMap::new());
     }
-    let pointers = pointers(git, files)?;
+    let pointers = pointers(git, &files)?;
     if pointers.is_empty() {
-        return Ok(Vec::new());
+        return Ok(HashMap::new());
     }
     let store = git.path(&["rev-parse", "--path-format=absolute", "--git-common-dir"])?.join("lfs/objects");
-    let is_held =
-        |file: &&Differs| pointers.get(&file.oid).is_some_and(|p| is_stored(&store, p) && is_named(top, file, p));
-    Ok(files.iter().filter(is_held).map(|file| file.path.clone()).collect())
+    let told = files.into_iter().filter_map(|file| {
+        let pointer = pointers.get(&file.oid)?;
+        Some((file.path.clone(), is_stored(&store, pointer) && is_named(top, file, pointer)))
+    });
+    Ok(told.collect())
 }
 
 /// The pointers among these objects.
-fn pointers(git: &Git, files: &[Differs]) -> Result<HashMap<String, Pointer>, GitError> {
+fn pointers(git: &Git, files: &[&Differs]) -> Result<HashMap<String, Pointer>, GitError> {
     let told = asked(git, "--batch-check=%(objectname) %(objectsize)", files.iter().map(|file| file.oid.as_str()))?;
     let told = String::from_utf8_lossy(&told);
     let short = told.lines().filter_map(|line| {
@@ -86,9 +93,11 @@ fn pointer(text: &str) -> Option<Pointer> {
     Some(Pointer { sha256: sha256.to_ascii_lowercase(), size: value("size ")?.parse().ok()? })
 }
 
+/// Its copy in the store is read too: it is the one that stays.
 fn is_stored(store: &Path, pointer: &Pointer) -> bool {
     let (hash, first) = (&pointer.sha256, &pointer.sha256[..2]);
-    file::open(&store.join(first).join(&hash[2..4]).join(hash)).is_ok_and(|(_, key)| key.size == pointer.size)
+    let opened = file::open(&store.join(first).join(&hash[2..4]).join(hash));
+    opened.is_ok_and(|(mut file, key)| key.size == pointer.size && is_content(&mut file, pointer))
 }
 
 fn is_named(top: &Top, differs: &Differs, pointer: &Pointer) -> bool {
@@ -96,8 +105,12 @@ fn is_named(top: &Top, differs: &Differs, pointer: &Pointer) -> bool {
     if key != differs.key || key.size != pointer.size {
         return false;
     }
+    is_content(&mut file, pointer)
+}
+
+fn is_content(file: &mut std::fs::File, pointer: &Pointer) -> bool {
     let mut hash = sha2::Sha256::new();
-    let read = beneath::read_through(&mut file, &mut |piece| {
+    let read = beneath::read_through(file, &mut |piece| {
         hash.update(piece);
         Ok(())
     });
