@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lariat_core::Tokens;
 use lariat_sys::file::{self, Key};
@@ -24,6 +24,8 @@ use crate::look::Look;
 
 /// How long a lock is waited for. Writers hold theirs for milliseconds.
 const PATIENCE: Duration = Duration::from_millis(400);
+/// How soon it is asked again.
+const AGAIN: Duration = Duration::from_millis(5);
 /// How far up a session is followed to the one it works for.
 const DEEPEST: usize = 16;
 /// How much of a prompt is kept.
@@ -64,18 +66,31 @@ pub fn read(look: &Look<'_>, wanted: &Wanted<'_>) -> Result<Option<Contents>, St
 /// Asks a database, again if it was replaced or written while it was read as a
 /// plain file.
 pub fn with<T>(path: &Path, ask: impl Fn(&Db) -> rusqlite::Result<T>) -> Result<Option<T>, String> {
-    for _ in 0..3 {
-        let db = match Db::open(path) {
+    let (began, mut replaced) = (Instant::now(), 0);
+    while replaced < 3 {
+        // An index that is being rebuilt, or that nobody rebuilds, cannot be read.
+        let waits = began.elapsed() < PATIENCE;
+        let db = match Db::open(path, !waits) {
             Ok(db) => db,
             Err(Open::Absent) => return Ok(None),
-            Err(Open::Failed(why)) => return Err(why),
+            Err(Open::Failed(e)) if waits && is_index(&e) => {
+                std::thread::sleep(AGAIN);
+                continue;
+            }
+            Err(Open::Failed(e)) => return Err(why(&e)),
+            Err(Open::Other(why)) => return Err(why),
         };
-        let told = ask(&db).map_err(|e| why(&e));
-        if db.is_still(path) {
-            return told.map(Some);
+        match ask(&db) {
+            Err(e) if waits && is_index(&e) => std::thread::sleep(AGAIN),
+            told if db.is_still(path) => return told.map(Some).map_err(|e| why(&e)),
+            _ => replaced += 1,
         }
     }
     Err("it was replaced again and again while it was read".into())
+}
+
+fn is_index(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly)
 }
 
 fn why(error: &rusqlite::Error) -> String {
@@ -91,7 +106,8 @@ fn why(error: &rusqlite::Error) -> String {
 
 enum Open {
     Absent,
-    Failed(String),
+    Failed(rusqlite::Error),
+    Other(String),
 }
 
 /// An open database.
@@ -114,18 +130,23 @@ fn has_log(path: &Path) -> bool {
 }
 
 impl Db {
-    fn open(path: &Path) -> Result<Db, Open> {
+    /// Opens it; with `first`, as one that may rebuild the index of its log.
+    fn open(path: &Path, first: bool) -> Result<Db, Open> {
         // SQLite would wait for ever at a pipe of that name.
         let key = match file::open(path) {
             Ok((_, key)) => key,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Open::Absent),
-            Err(e) => return Err(Open::Failed(e.to_string())),
+            Err(e) => return Err(Open::Other(e.to_string())),
         };
         let alone = (!has_log(path)).then_some(key);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         // Whoever opens a database first after a crash rebuilds the index of its log, and an agent that starts
         // at that moment finds it locked and gives up. So we never are the first: we only read the index.
-        let how = if alone.is_some() { "immutable=1" } else { "mode=ro&readonly_shm=1" };
+        let how = match alone {
+            Some(_) => "immutable=1",
+            None if first => "mode=ro",
+            None => "mode=ro&readonly_shm=1",
+        };
         let opened = |how: &str| -> rusqlite::Result<Db> {
             let connection = Connection::open_with_flags(format!("file:{}?{how}", escaped(path)), flags)?;
             connection.busy_timeout(PATIENCE)?;
@@ -137,9 +158,9 @@ impl Db {
         // Without an index there is nothing to read it from, and nobody who has the database open.
         let index = beside(path, "-shm").exists();
         let db = opened(how).or_else(|e| if index { Err(e) } else { opened("mode=ro") });
-        let db = db.map_err(|e| Open::Failed(why(&e)))?;
+        let db = db.map_err(Open::Failed)?;
         if key.size > 0 && !db.columns.contains("directory") {
-            return Err(Open::Failed("it has no table of sessions that this version knows".into()));
+            return Err(Open::Other("it has no table of sessions that this version knows".into()));
         }
         Ok(db)
     }

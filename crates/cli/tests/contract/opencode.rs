@@ -88,23 +88,23 @@ fn failed() {
 }
 
 #[test]
-fn three_in_one_directory_ended_one_by_one() {
+fn four_in_one_directory_ended_one_by_one() {
     let stage = Stage::new("run-signals");
     let opencode = OpenCode::install(&stage.sandbox, &stage.model);
-    let runs = [1, 2, 3].map(|number| {
+    let ways = [(Signal::INT, 2), (Signal::HUP, 1), (Signal::TERM, 15), (Signal::KILL, 9)];
+    let runs = ways.map(|(signal, number)| {
         let prompt = format!("HOLD gate{number} hello");
         let child = opencode.run(&prompt, &[]);
         // One after the other: the first of all makes the database.
         stage.model.wait_for_hold(&format!("gate{number}"), DEADLINE);
-        (child, prompt)
+        (signal, number, child, prompt)
     });
-    let rows = runs.each_ref().map(|(child, prompt)| working(&stage, prompt, child));
+    let rows = runs.each_ref().map(|(_, _, child, prompt)| working(&stage, prompt, child));
     let look = stage.look();
-    assert_eq!((look.rows.len(), look.live().len(), look.unbound.len()), (3, 3, 0));
-    for (i, (child, _)) in runs.iter().enumerate() {
-        // Not by INT or HUP: among several at work, OpenCode now and then does not hear them.
-        child.signal(Signal::KILL);
-        assert_eq!(child.wait(DEADLINE), Exit::Signal(9));
+    assert_eq!((look.rows.len(), look.live().len(), look.unbound.len()), (4, 4, 0));
+    for (i, (signal, number, child, _)) in runs.iter().enumerate() {
+        child.signal(*signal);
+        assert_eq!(child.wait(DEADLINE), Exit::Signal(*number));
         let look = stage.look();
         look.row(rows[i].id()).ended("interrupted");
         for other in &rows[i + 1..] {

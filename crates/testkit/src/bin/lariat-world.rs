@@ -3,5 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Whoever runs the tests in the background ignores signals, and everything in here would inherit that.
+    lariat_sys::signals::restore();
     lariat_testkit::world::init::main()
 }
