@@ -81,11 +81,16 @@ pub fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Adds a line to a log. No crash of ours loses it; a power cut may lose the last
-/// few: what must be known then is [`put`].
+/// Adds a line to an append-only file, durably.
 pub fn append(path: &Path, line: &[u8]) -> io::Result<()> {
+    let new = !path.exists();
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    file.write_all(&[line, b"\n"].concat())
+    file.write_all(&[line, b"\n"].concat())?;
+    file.sync_data()?;
+    match path.parent() {
+        Some(parent) if new => sync(parent),
+        _ => Ok(()),
+    }
 }
 
 /// Puts a record aside that could not be read, under a name of its own.
