@@ -77,7 +77,8 @@ $(BUILT)/clients/.installed: crates/cli/tests/clients/requirements.txt
 
 # What the tests and benchmarks run besides.
 tools:
-	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace git-lfs=git-lfs tmux=tmux cc=gcc
+	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace git-lfs=git-lfs tmux=tmux cc=gcc \
+		systemctl=systemd
 
 rust:
 	@command -v $(CARGO) >/dev/null 2>&1 || { echo "lariat needs Rust (rustup or Debian's cargo, 1.90 or later)" >&2; exit 1; }

@@ -58,6 +58,7 @@ mod resuming;
 mod stopping;
 mod strangers;
 mod subscribers;
+mod systemd;
 mod targets;
 mod top;
 mod top_acting;
