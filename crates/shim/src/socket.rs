@@ -155,3 +155,48 @@ pub fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
     let peer = lariat_sys::peer::uid(stream)?;
     Ok((peer != rustix::process::geteuid().as_raw()).then_some(peer))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_door_that_was_opened_for_us_is_taken_only_if_we_would_have_opened_it_so() {
+        let folder = std::env::temp_dir().join(format!("lariat-adopt-{}", std::process::id()));
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        mode(&folder, 0o700);
+        let path = folder.join("daemon.sock");
+        let open = |at: &Path, bits| -> OwnedFd {
+            remove(at);
+            let listener = UnixListener::bind(at).unwrap();
+            mode(at, bits);
+            listener.into()
+        };
+        assert!(!is_open(&path), "nobody is there");
+        let adopted = adopt(open(&path, 0o600), &path).unwrap();
+        assert!(is_open(&path));
+        drop(adopted);
+        assert!(!is_open(&path), "nobody is there any more");
+        let wrong = |given: OwnedFd, word: &str| {
+            let why = adopt(given, &path).unwrap_err().to_string();
+            assert!(why.contains(word), "{why}");
+        };
+        wrong(open(&path, 0o666), "open to others");
+        wrong(open(&folder.join("other.sock"), 0o600), "stands elsewhere");
+        let moved = open(&path, 0o600);
+        remove(&path);
+        std::os::unix::fs::symlink(folder.join("other.sock"), &path).unwrap();
+        wrong(moved, "not at its path");
+        remove(&path);
+        wrong(std::net::TcpListener::bind("127.0.0.1:0").unwrap().into(), "not a unix socket that listens");
+        wrong(std::os::unix::net::UnixDatagram::bind(&path).unwrap().into(), "not a unix socket that listens");
+        wrong(UnixStream::pair().unwrap().0.into(), "not a unix socket that listens");
+        let given = open(&path, 0o600);
+        mode(&folder, 0o755);
+        wrong(given, "open to others (it must be mode 0700)");
+        #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
