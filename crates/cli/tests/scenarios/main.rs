@@ -40,6 +40,7 @@ mod failing;
 mod fuses;
 mod gateways;
 mod gemini_sessions;
+mod guarded;
 mod hostile;
 mod http;
 mod launching;
