@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How long one may stay in all who has not shown the token.
 const STRANGER: Duration = Duration::from_secs(5);
 /// How long what is left of a refused request is let pass by.
-const LEAVING: Duration = Duration::from_secs(1);
+const LEAVING: Duration = Duration::from_secs(5);
 /// How long a request may take to come, once it has begun.
 const WHOLE: Duration = Duration::from_secs(10);
 
