@@ -1,6 +1,6 @@
 # make demo     see lariat at work on scripted agents: no key, no config
 # make test     everything that must hold
-# make torture  what must never happen, tried by the thousand (TORTURE="--rows 1,2 --count N --seed N")
+# make torture  what must never happen, tried by the thousand (TORTURE="--rows 1,2 --count N --seed N", KILLS, MINUTES)
 # make bench    ratios against the limits of this machine
 # make install  put lariat into ~/.cargo/bin
 # make web      build the web page, which the other builds embed
@@ -29,10 +29,12 @@ check: rust
 torture: rust tools agents clients
 	$(CARGO) build $(TESTS) --bins
 	LARIAT_SWAPS=$(or $(SWAPS),10000) $(CARGO) test -q -p lariat-sys --lib swaps_that_race
-	LARIAT_KILLS=$(or $(KILLS),1000) LARIAT_ROUNDS=$(or $(ROUNDS),500) $(CARGO) test -p lariat --features pause-points \
-		--test scenarios -- --nocapture delivering::killed_under_load subscribers::two_hundred
+	LARIAT_KILLS=$(or $(KILLS),1000) $(CARGO) test -p lariat --features pause-points \
+		--test scenarios -- --nocapture delivering::killed_under_load
+	LARIAT_MINUTES=$(or $(MINUTES),10) $(CARGO) test -p lariat --features pause-points \
+		--test scenarios -- --nocapture subscribers::two_hundred
 	LARIAT_EXAMPLES=$(or $(EXAMPLES),200) $(CARGO) test -p lariat --features pause-points \
-		--test scenarios -- --nocapture --include-ignored clients::a_fuzzer subscribers::at_rest
+		--test scenarios -- --nocapture clients::a_fuzzer
 	LARIAT_SESSIONS=$(or $(SESSIONS),400) $(CARGO) test -p lariat --features pause-points --test contract -- s04_s05_s06
 	$(BUILT)/debug/lariat-torture $(TORTURE)
 
