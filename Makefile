@@ -74,7 +74,7 @@ clients: $(BUILT)/clients/.installed
 $(BUILT)/clients/.installed: crates/cli/tests/clients/requirements.txt
 	@scripts/need python3=python3-venv curl=curl
 	python3 -m venv $(BUILT)/clients
-	$(BUILT)/clients/bin/pip install -q --disable-pip-version-check --no-deps -r $<
+	$(BUILT)/clients/bin/pip install -q --disable-pip-version-check --require-hashes --only-binary :all: --no-deps -r $<
 	@touch $@
 
 # What the tests and benchmarks run besides.
