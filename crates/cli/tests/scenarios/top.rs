@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::asking::{ask, id};
 use crate::claude_store::{ClaudeStore, Entry, Transcript};
 use crate::moment;
+use crate::page::{PICTURES, a_day};
 use crate::tmux::{PROMPT, Pane};
 
 /// Agents of every kind, none of them launched, so that each screen is the same every time.
@@ -254,6 +255,24 @@ fn no_colour_is_used_where_none_is_wanted() {
     };
     assert!(count(true) > 0);
     assert_eq!(count(false), 0);
+}
+
+#[test]
+fn a_picture_for_the_documents() {
+    let sandbox = a_day("top-picture");
+    let pane = Pane::new(&sandbox, 100, 26);
+    pane.shell("lariat top");
+    pane.wait("2 need you · 1 working · 1 idle · 1 cut off");
+    pane.press(&["j"]);
+    pane.until("the request of the chosen one", |s| s.contains("needs you: permission: Bash git tag v1.4.0"));
+    let picture = pane.picture();
+    assert_eq!(picture.rows(false).join("\n").lines().map(str::trim_end).collect::<Vec<_>>().join("\n"), pane.screen());
+    // Drawn as it stands there: who needs somebody is yellow and bold, and the chosen row is turned over.
+    let svg = picture.svg();
+    let urgent = "fill=\"#e5c07b\" font-weight=\"bold\"";
+    assert!(svg.contains(urgent) && svg.contains(">NEEDS YOU</text>") && svg.contains("fill=\"#d8dce3\"/>"), "{svg}");
+    let folder = std::env::var_os(PICTURES).map_or_else(|| sandbox.root().to_owned(), Into::into);
+    std::fs::write(folder.join("top.svg"), svg).expect("the picture");
 }
 
 #[test]
