@@ -116,6 +116,13 @@ fn nobody_gets_in_who_may_not() {
 }
 
 #[test]
+fn whoever_takes_the_port_hears_nothing_of_use() {
+    let sandbox = stage("squat");
+    launch(&sandbox, "triage", &["-p", "hello"], "idle:");
+    browse(&sandbox, "squat.test.mjs");
+}
+
+#[test]
 fn every_view_can_be_read_by_everybody() {
     browse(&a_day("looks"), "looks.test.mjs");
 }
