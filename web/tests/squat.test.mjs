@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { createServer, request as ask } from 'node:http';
 import { after, before, test } from 'node:test';
-import { DEADLINE, enter, json, lariat, lariatAsync, launch, rowOf, say, visitor } from './browser.mjs';
+import { DEADLINE, address, enter, json, lariat, lariatAsync, launch, rowOf, say, visitor } from './browser.mjs';
 
 let browser;
 let token;
@@ -101,6 +101,19 @@ test('a page never has the token, and its pass is good while the daemon lives', 
   assert.equal(await status(http.split(':').at(-1), pass), '200');
   const kept = await one.page.evaluate(() => JSON.stringify({ ...sessionStorage, ...localStorage }));
   assert.ok(kept.includes(pass) && !kept.includes(token) && !kept.includes(one.key), kept);
+});
+
+test('a stream that is not proven to be the daemon\'s is none', async () => {
+  const one = await visitor(browser);
+  await one.page.route('**/v1/events', (route) => lies({ url: '/v1/events' }, {
+    writeHead: () => {},
+    end: (body) => route.fulfill({ body, contentType: 'text/event-stream', headers: { 'Lariat-Proof': '0'.repeat(64) } }),
+  }));
+  await one.page.goto(address());
+  await one.page.locator('.lost', { hasText: 'was told nothing' }).waitFor();
+  assert.equal(await rowOf(one.page, 'evil').count(), 0);
+  await one.page.unroute('**/v1/events');
+  await one.page.locator('[data-line=live]').waitFor();
 });
 
 test('whoever takes the port hears nothing of use, and is not believed', async () => {
