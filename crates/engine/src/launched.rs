@@ -339,7 +339,13 @@ impl Launched {
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
-                sighting.observations.extend(self.says().map(|state| seen(Fact::State(state))));
+                let asked = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Asks(_)));
+                let about = sighting.about.tool.as_deref().filter(|_| !asked);
+                let says = self.says().map(|state| match (state, about) {
+                    (State::Waiting(what), Some(tool)) => State::Waiting(format!("{}: {tool}", what.raw()).into()),
+                    (state, _) => state,
+                });
+                sighting.observations.extend(says.map(|state| seen(Fact::State(state))));
                 // One prompt, and its end is the turn's.
                 let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
                 sighting.observations.extend(turn.map(seen));

@@ -246,6 +246,13 @@ impl Stat {
     }
 }
 
+/// Whether its memory is gone: it runs nothing any more, whatever it waits for before it is gone itself (the first
+/// process of a PID namespace waits for all others). It shows neither arguments nor files then. Not for kernel
+/// threads, which have none.
+pub fn is_leaving(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| is_gone(&e))
+}
+
 /// Where a process stands. A directory that was removed keeps its old name.
 pub fn cwd(pid: u32) -> io::Result<PathBuf> {
     let link = fs::read_link(format!("/proc/{pid}/cwd"))?;
@@ -391,6 +398,7 @@ mod tests {
         drop(child.stdin.take());
         rustix::event::poll(&mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)], None).unwrap();
         assert!(Stat::read(pid).unwrap().is_dead(), "ended and not reaped");
+        assert!(is_leaving(pid) && !is_leaving(std::process::id()));
         assert!(!identity.is_alive().unwrap());
         child.wait().unwrap();
         assert!(is_gone(&Stat::read(pid).unwrap_err()));
