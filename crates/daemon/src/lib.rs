@@ -158,10 +158,8 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce() + Send + 'sta
         None => socket::listen(&place.socket)?,
     };
     let settings = Settings::read(&places);
-    let opened = options
-        .http
-        .or(settings.http)
-        .map(|port| http::open(port, &place.token).map_err(|e| DaemonError::Http(port, e)));
+    let opened =
+        options.http.or(settings.http).map(|port| http::open(port, &places).map_err(|e| DaemonError::Http(port, e)));
     let (http, door) = opened.transpose()?.unzip();
     let started = Time(clock::now_ms());
     let epoch = format!("{:x}-{:x}", started.0, std::process::id());

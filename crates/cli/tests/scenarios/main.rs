@@ -47,6 +47,7 @@ mod launching;
 mod living;
 mod mcp;
 mod mutants;
+mod namespaces;
 mod needs;
 mod opencode_damage;
 mod opencode_living;

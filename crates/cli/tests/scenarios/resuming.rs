@@ -14,7 +14,7 @@ use crate::worktrees::hold;
 /// An agent that registers, writes a transcript with an open turn, and works until it finds the file
 /// `go` (then it ends well) or `fail` (then it ends badly) where it stands. Resumed without a transcript
 /// it says so and dies, as the real one does.
-const AGENT: &str = r#"
+pub const AGENT: &str = r#"
 case "$1" in --resume) again=1;; esac
 id=$2
 dir=$HOME/.claude/projects/x
@@ -149,6 +149,38 @@ fn s09_an_agent_that_died_is_dead_and_restorable_though_its_shim_lives() {
     // It stands in the short list too, in a group of its own.
     let shown = ask(&stage.sandbox, &["ls"]).stdout;
     assert!(shown.contains(launched.handle()) && shown.contains("cut off"), "{shown}");
+}
+
+#[test]
+fn cut_off_is_told_as_soon_as_the_end_is_on_record_and_waits_for_the_old_shim_to_leave() {
+    let stage = Stage::new("leaving-shim");
+    let streams = stage.sandbox.root().join("streams");
+    let (gate, passed, again) = (streams.join("gate"), streams.join("passed"), streams.join("again"));
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let cwd = stage.sandbox.project("a");
+    let order = ["launch", "claude", "--headless", "-p", "hi", "--json", "--cwd", cwd.to_str().expect("UTF-8")];
+    let order = lariat(&stage.sandbox, &order).env("LARIAT_PAUSE_AT", "shim.exited").env("LARIAT_PAUSE_ON", &gate);
+    let told = stage.sandbox.spawn(&order.env("LARIAT_POINTS", &passed)).output(DEADLINE).json();
+    let launched = Launched { told, cwd };
+    stage.until(&launched, "working");
+    let has = |path: &PathBuf, point: &str| fs::read_to_string(path).is_ok_and(|p| p.lines().any(|l| l == point));
+
+    stage.crash(&launched);
+    wait_until("its shim stands there, with the end on record", DEADLINE, || has(&passed, "shim.exited"));
+    let shown = ask(&stage.sandbox, &["ls"]).stdout;
+    assert!(shown.contains(launched.handle()) && shown.contains("cut off"), "{shown}");
+
+    let restore = lariat(&stage.sandbox, &["restore", "--yes", "--json"]).env("LARIAT_POINTS", &again);
+    let restore = stage.sandbox.spawn(&restore);
+    wait_until("it waits for the shim", DEADLINE, || {
+        assert!(restore.exit().is_none(), "it did not wait: {} {}", restore.stdout(), restore.stderr());
+        has(&again, "launch.held")
+    });
+    drop(fs::OpenOptions::new().write(true).open(&gate).expect("it waits"));
+    let told = restore.output(DEADLINE).json();
+    assert_eq!(told["restore"][0]["outcome"], "restored", "{told}");
+    stage.until(&launched, "working");
+    assert_eq!(stage.runs("--resume"), 1);
 }
 
 #[test]
