@@ -123,6 +123,19 @@ fn whoever_takes_the_port_hears_nothing_of_use() {
 }
 
 #[test]
+fn an_answer_is_for_what_was_shown() {
+    let sandbox = stage("meant");
+    for project in ["eta", "zeta"] {
+        sandbox.project(project);
+    }
+    launch(&sandbox, "alpha", &["-p", "hello"], "idle:");
+    launch(&sandbox, "beta", &["-p", "hello"], "idle:");
+    launch(&sandbox, "gamma", &["-p", "run touch first"], "permission: Bash touch first");
+    wait_until("its hook to ask", DEADLINE, || ask(&sandbox, &["explain", "gamma"]).stdout.contains("  hook "));
+    browse(&sandbox, "meant.test.mjs");
+}
+
+#[test]
 fn every_view_can_be_read_by_everybody() {
     browse(&a_day("looks"), "looks.test.mjs");
 }
