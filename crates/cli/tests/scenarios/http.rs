@@ -80,7 +80,7 @@ impl<'a> Served<'a> {
     }
 }
 
-fn read(reader: &mut BufReader<TcpStream>) -> Answer {
+pub fn read(reader: &mut BufReader<TcpStream>) -> Answer {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).expect("an answer in time") > 0 {}
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("no status: {head:?}"));

@@ -4,7 +4,7 @@
 //!
 //! Every request goes the same way: is it one, may its sender ask ([`guard`]), is
 //! there such a route ([`routes`]), what command line does it mean, and what does that
-//! print. A route that looks is answered from what is warm, if that is still true; one
+//! print. Its body is read only of one who may ask. A route that looks is answered from what is warm, if that is still true; one
 //! that acts is a verb in a process of its own. Nothing is changed by `GET`.
 //!
 //! Written by hand because it is small: one method table, bodies with a length, and
@@ -37,7 +37,7 @@ use crate::place::Place;
 use crate::{Daemon, status, verb};
 use guard::Claims;
 use pass::Run;
-use request::{NoRequest, Reader, Request};
+use request::{BODY, NoRequest, Reader, Request, STRANGERS_BODY};
 use routes::{Answers, Found, Route};
 
 /// How long an end may take to read.
@@ -137,16 +137,20 @@ fn talk(daemon: &Arc<Daemon>, stream: &TcpStream) {
     }
     let mut reader = Reader::new(stream);
     loop {
-        let (sent, stays) = match reader.next() {
-            Err(NoRequest::Over) => return,
-            Err(NoRequest::Wrong(status, why)) => (Answer::error(status, 2, why).send(stream, false), false),
-            Ok(request) => match answer(daemon, http, &request, stream) {
-                Some(answer) => (answer.send(stream, request.stays), request.stays),
-                None => return, // it was a stream, and is over
-            },
+        let answered = reader.next().and_then(|mut request| {
+            let answer = answer(daemon, http, &mut request, &mut reader, stream)?;
+            Ok((answer, request.stays))
+        });
+        let (answer, stays) = match answered {
+            Err(NoRequest::Over) | Ok((None, _)) => return, // or it was a stream, and that is over
+            Err(NoRequest::Wrong(status, why)) => (Answer::error(status, 2, why), false),
+            Ok((Some(answer), stays)) => (answer, stays),
         };
-        if sent.is_err() || !stays {
+        if answer.send(stream, stays).is_err() {
             return;
+        }
+        if !stays {
+            return reader.hang_up();
         }
     }
 }
@@ -269,7 +273,13 @@ impl Answer {
 }
 
 /// Answers a request; `None` if it was a stream, which is over.
-fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStream) -> Option<Answer> {
+fn answer(
+    daemon: &Arc<Daemon>,
+    http: &Http,
+    request: &mut Request,
+    reader: &mut Reader<'_>,
+    stream: &TcpStream,
+) -> Result<Option<Answer>, NoRequest> {
     let found = routes::find(&request.method, &request.path);
     let route = if let Found::Route(route, _) = &found { Some(*route) } else { None };
     let upgrades = route.is_some_and(|r| r.answers == Answers::Terminal);
@@ -287,29 +297,35 @@ fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStre
         Err(refusal) => {
             let (status, why) = refusal.told();
             let error = Answer::error(status, 3, why);
-            return Some(if status == 401 { error.with("WWW-Authenticate", "Bearer") } else { error });
+            request.stays &= !request.has_body(); // which is not read
+            return Ok(Some(if status == 401 { error.with("WWW-Authenticate", "Bearer") } else { error }));
         }
     };
-    let page = given.and_then(|given| http.run.page(&http.token, given));
+    let page = given.and_then(|given| http.run.page(&http.token, given)).map(str::to_owned);
+    let page = page.as_deref();
+    if known.is_some() {
+        reader.is_known();
+    }
+    reader.body(request, if known.is_some() { BODY } else { STRANGERS_BODY })?;
     let (route, target) = match found {
         Found::Route(route, target) => (route, target),
         Found::Methods(methods) => {
             let allow = methods.join(", ");
-            return Some(Answer::error(405, 2, &format!("only by {allow}")).with("Allow", allow));
+            return Ok(Some(Answer::error(405, 2, &format!("only by {allow}")).with("Allow", allow)));
         }
         Found::Nothing => {
-            return Some(Answer::error(404, 2, "there is no such route; GET /v1/openapi.json lists them"));
+            return Ok(Some(Answer::error(404, 2, "there is no such route; GET /v1/openapi.json lists them")));
         }
     };
     let said = match said(request) {
         Ok(said) => said,
-        Err((status, why)) => return Some(Answer::error(status, 2, &why)),
+        Err((status, why)) => return Ok(Some(Answer::error(status, 2, &why))),
     };
     let arguments = match routes::arguments(route, target.as_deref(), &said) {
         Ok(arguments) => arguments,
-        Err(why) => return Some(Answer::error(400, 2, &why)),
+        Err(why) => return Ok(Some(Answer::error(400, 2, &why))),
     };
-    Some(match route.answers {
+    Ok(Some(match route.answers {
         Answers::Verb(_) | Answers::Lines(_) => run(daemon, route, &arguments),
         Answers::Status => Answer::new(200, JSON, status::told(daemon)),
         Answers::Metrics => Answer::new(200, "text/plain; version=0.0.4; charset=utf-8", metrics::text(daemon)),
@@ -327,7 +343,7 @@ fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStre
                 None => Answer::error(400, 2, "page and nonce should be 32 hexadecimal digits, in small letters"),
             }
         }
-        Answers::Terminal => return terminal::answer(daemon, route, &arguments, request, stream),
+        Answers::Terminal => return Ok(terminal::answer(daemon, route, &arguments, request, stream)),
         Answers::Events => {
             let last = request.header("last-event-id").first().and_then(|id| std::str::from_utf8(id).ok());
             let since = last.or_else(|| said.get("since")?.as_str()).map(str::to_owned);
@@ -338,9 +354,9 @@ fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStre
             {
                 daemon.log.info("let go", "a stream's reader was too slow");
             }
-            return None;
+            return Ok(None);
         }
-    })
+    }))
 }
 
 /// What is said in a request besides its path.
