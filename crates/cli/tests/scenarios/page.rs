@@ -107,7 +107,12 @@ pub fn a_day(name: &str) -> Sandbox {
 
 #[test]
 fn a_person_sees_answers_launches_types_stops_and_restores() {
-    browse(&a_day("page"), "fleet.test.mjs");
+    let sandbox = a_day("page");
+    let settings = sandbox.home().join(".config/lariat");
+    fs::create_dir_all(&settings).expect("a folder");
+    let price = "[[price]]\nmodel = \"claude-opus-5-5\"\ninput = 2.0\noutput = 8.0\n";
+    fs::write(settings.join("config.toml"), price).expect("a price");
+    browse(&sandbox, "fleet.test.mjs");
 }
 
 #[test]
