@@ -325,7 +325,11 @@ fn gemini_counts_the_last_word_of_a_message_in_all_files_of_a_session() {
     fs::write(sandbox.home().join(".gemini/tmp/proj/.project_root"), "/work/g\n").expect("a file");
     assert_eq!(rows(&usage(&sandbox, &["--by", "dir"])), [("/work/g".to_owned(), [250, 12, 600, 0])]);
     assert_eq!(rows(&usage(&sandbox, &["--by", "session"]))[0].0, "gemini:aaaaaaaa-1");
+    // Another one, whose id begins alike: a file's name has no more of it.
+    let head = json!({"sessionId": "aaaaaaaa-2", "kind": "main", "startTime": "2026-11-01T10:00:00.000Z"});
+    append(&file("09"), &[head, message("m9", 1)]);
     assert_eq!(over_time(&sandbox, "gemini:aaaaaaaa-1").1, [250, 12, 600, 0]);
+    assert_eq!(over_time(&sandbox, "gemini:aaaaaaaa-2").1, [125, 3, 300, 0]);
 }
 
 #[test]
