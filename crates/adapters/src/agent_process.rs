@@ -135,6 +135,8 @@ pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Pro
 pub fn unbound(agent: &'static str, found: Vec<(Process, Run)>, why: impl Fn(&Process) -> String) -> Vec<Unbound> {
     let living = found.iter().map(|(p, _)| p).filter(|p| !matches!(p.is_alive(), Ok(false)));
     let living = living.filter(|p| !process::Stat::read(p.pid).is_ok_and(|stat| stat.is_ending()));
+    // The last of a sandbox that Codex made has its name and nothing else.
+    let living = living.filter(|p| !process::is_leaving(p.pid));
     let told = living.map(|p| Unbound {
         agent,
         pid: p.pid,

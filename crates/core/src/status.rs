@@ -7,7 +7,9 @@
 //! **Does it live?** One [`Fact::Alive`] is enough: somebody tied a running
 //! process to this session. Without it, [`Fact::Gone`] must prove the end.
 //! With neither, or with only [`Fact::Unseen`], the answer is `unknown`: a
-//! probe that failed, and no probe at all, prove nothing.
+//! probe that failed, and no probe at all, prove nothing. Nor does a weaker
+//! witness prove what a stronger one could not see: where a shim's record names a
+//! process of a container, a look at our own processes says nothing of it.
 //!
 //! ```text
 //!              Alive                     Gone                 neither
@@ -129,7 +131,8 @@ pub struct Verdict {
 
 /// The one place where a status is made.
 pub fn judge(observations: &[Observation], intent: Option<&Intent>) -> Verdict {
-    let evidence = Evidence::sort(observations);
+    let mut evidence = Evidence::sort(observations);
+    evidence.gone = evidence.proof();
     let (status, reason, deciding) = match (evidence.alive, evidence.gone) {
         (Some(alive), _) => living(&evidence, alive),
         (None, Some(gone)) => ended(&evidence, gone, intent),
@@ -209,6 +212,12 @@ impl<'a> Evidence<'a> {
             }
         }
         found
+    }
+
+    /// What proves the end: not if a stronger witness says that it cannot be seen.
+    fn proof(&self) -> Option<usize> {
+        let witness = |i: usize| self.all[i].witness;
+        self.gone.filter(|&gone| self.unseen.is_none_or(|unseen| witness(unseen) >= witness(gone)))
     }
 
     fn told(&self, i: usize) -> Untrusted {

@@ -278,7 +278,12 @@ proptest! {
         let verdict = judge(&seen, intent.as_ref());
         let any = |test: fn(&Fact) -> bool| seen.iter().any(|o| test(&o.fact));
         let is_alive = any(|f| matches!(f, Fact::Alive { .. }));
-        let is_gone = any(|f| matches!(f, Fact::Gone(_)));
+        let first = |test: fn(&Fact) -> bool| seen.iter().filter(|o| test(&o.fact)).map(|o| o.witness).min();
+        // Dead is only what no stronger witness failed to see.
+        let is_gone = match (first(|f| matches!(f, Fact::Gone(_))), first(|f| matches!(f, Fact::Unseen(_)))) {
+            (Some(gone), Some(unseen)) => gone <= unseen,
+            (gone, _) => gone.is_some(),
+        };
 
         // Dead needs proof, and never against a live process.
         prop_assert!(!verdict.status.ended() || (is_gone && !is_alive));

@@ -18,7 +18,7 @@ use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
 use lariat_sys::cgroup::{self, Cgroup};
 use lariat_sys::process::{Identity, Stat};
-use lariat_sys::scan::{Process, look};
+use lariat_sys::scan::{Process, look_at};
 use lariat_sys::tree::House;
 use lariat_sys::{clock, file};
 use serde::{Deserialize, Serialize};
@@ -116,7 +116,8 @@ impl All {
                         if all.by_id.get(&id).is_some_and(|other| began(other) > began(&launched)) {
                             continue;
                         }
-                        let process = launched.shim.as_ref().map(|s| (s.agent.pid, s.agent.start));
+                        let numbered_here = launched.shim.as_ref().filter(|s| s.agent.is_numbered_here());
+                        let process = numbered_here.map(|s| (s.agent.pid, s.agent.start));
                         all.by_process.extend(process.map(|p| (p, id.clone())));
                         if all.by_id.get(&id).is_none_or(|other| other.rank() < launched.rank()) {
                             all.by_id.insert(id, launched);
@@ -160,15 +161,15 @@ impl All {
     /// The agents of all but one, and what was hung on their ends; and their shims and
     /// keepers: nobody else's end is theirs. Only those that are still these.
     pub fn processes_but(&self, handle: Option<&str>) -> (HashSet<u32>, HashSet<u32>) {
-        let alive = |p: &&record::Process| matches!(Identity::from((*p).clone()).is_alive(), Ok(true));
+        let alive = |p: &record::Process| Identity::from(p.clone()).here().ok().flatten().map(|(now, _)| now.pid);
         let (mut agents, mut holders) = (HashSet::new(), HashSet::new());
         for launched in self.by_id.values().chain(&self.without_id) {
-            agents.extend(after::at_work(&launched.folder).iter().filter(alive).map(|p| p.pid));
+            agents.extend(after::at_work(&launched.folder).iter().filter_map(alive));
             let other = Some(launched.record.launch.handle.as_str()) != handle;
             let Some(shim) = launched.shim.as_ref().filter(|_| other) else { continue };
-            agents.extend(Some(&shim.agent).into_iter().filter(alive).map(|p| p.pid));
+            agents.extend(alive(&shim.agent));
             let held = [Some(&shim.shim), shim.keeper.as_ref()];
-            holders.extend(held.into_iter().flatten().filter(alive).map(|p| p.pid));
+            holders.extend(held.into_iter().flatten().filter_map(alive));
         }
         (agents, holders)
     }
@@ -211,11 +212,7 @@ impl Launched {
     /// Its agent's process, if that very one still runs. An error is no answer.
     pub fn process(&self) -> io::Result<Option<Process>> {
         let Some(shim) = &self.shim else { return Ok(None) };
-        let identity: Identity = shim.agent.clone().into();
-        if !identity.is_alive()? {
-            return Ok(None);
-        }
-        Ok(look(identity.pid)?.filter(|p| p.start == identity.start))
+        look_at(&shim.agent.clone().into())
     }
 
     /// Whether its shim or keeper lives: then how it ended is, or will be, on
@@ -241,10 +238,12 @@ impl Launched {
         // Whoever took over keeps the name that the first one gave.
         let named = |p: &Path| p.file_name().and_then(|n| n.to_str()).is_some_and(|n| self.is_own_cgroup(n));
         let cgroup = shim.cgroup.as_deref().filter(|path| this_boot && named(path));
+        // As they are called from here: what only its own namespace can see is none of ours to end.
+        let here = |p: &record::Process| Identity::from(p.clone()).here().ok().flatten().map(|(now, _)| now);
         House {
             cgroup: cgroup.zip(shim.cgroup_inode).and_then(|(path, inode)| Cgroup::find(path, inode)),
-            reaper: Some(shim.shim.clone().into()),
-            holders: shim.keeper.iter().map(|k| k.clone().into()).collect(),
+            reaper: here(&shim.shim),
+            holders: shim.keeper.iter().filter_map(here).collect(),
         }
     }
 
@@ -262,8 +261,8 @@ impl Launched {
     pub fn leftovers(&self) -> Result<Vec<u32>, lariat_sys::scan::ScanError> {
         let inside = self.house().cgroup.map(|c| c.members()).transpose()?.unwrap_or_default();
         let handle = self.record.launch.handle.as_str();
-        let holders: Vec<u32> =
-            self.shim.iter().flat_map(|s| [Some(&s.shim), s.keeper.as_ref()]).flatten().map(|p| p.pid).collect();
+        let House { reaper, holders, .. } = self.house();
+        let holders: Vec<u32> = reaper.iter().chain(&holders).map(|p| p.pid).collect();
         let ours = |p: &Process| {
             let marked =
                 || lariat_sys::process::environment(p.pid).is_ok_and(|e| e.get(lariat_shim::MARK) == Some(handle));
@@ -340,7 +339,13 @@ impl Launched {
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
-                sighting.observations.extend(self.says().map(|state| seen(Fact::State(state))));
+                let asked = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Asks(_)));
+                let about = sighting.about.tool.as_deref().filter(|_| !asked);
+                let says = self.says().map(|state| match (state, about) {
+                    (State::Waiting(what), Some(tool)) => State::Waiting(format!("{}: {tool}", what.raw()).into()),
+                    (state, _) => state,
+                });
+                sighting.observations.extend(says.map(|state| seen(Fact::State(state))));
                 // One prompt, and its end is the turn's.
                 let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
                 sighting.observations.extend(turn.map(seen));
@@ -350,8 +355,11 @@ impl Launched {
                 return true;
             }
             Ok(None) => {}
+            // What its shim saw end has ended, wherever that was.
+            Err(_) if self.exit.is_some() => {}
             Err(e) => {
-                sighting.observations.push(seen(Fact::Note(format!("its shim's agent: {e}").into())));
+                let agent = self.shim.as_ref().map_or(0, |s| s.agent.pid);
+                sighting.observations.push(seen(Fact::Unseen(format!("process {agent}: {e}").into())));
                 return true;
             }
         }

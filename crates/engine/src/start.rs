@@ -25,8 +25,8 @@ use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Shim, VERSION};
 use lariat_shim::start::{self, StartError};
 use lariat_sys::point::point;
+use lariat_sys::process::{self, Identity};
 use lariat_sys::tree::Tree;
-use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable};
 
 use crate::after::After;
@@ -42,6 +42,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::from_millis(700);
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
+/// How soon and how late one looks again whether it is there.
+const SOONEST: Duration = Duration::from_micros(500);
+const LATEST: Duration = Duration::from_millis(20);
 /// Where copies of the agent's files are kept, in the session's folder.
 const KEPT: &str = "kept";
 /// How much of a terminal's output is kept.
@@ -302,10 +305,7 @@ impl Start<'_> {
     /// Waits until the agent's own id is known.
     fn know(&self, shim: &Shim, began: Time) -> Result<String, LaunchError> {
         let (clock, name) = (Instant::now(), self.adapter.name());
-        let mut watch = Watch::new().map_err(files(self.folder))?;
-        watch.path(self.folder);
-        watch.path(&self.question.places.claude.join("sessions"));
-        watch.process(shim.agent.pid);
+        let agent = Identity::open(shim.agent.pid).ok().map(|(_, pidfd)| pidfd);
         loop {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(shim));
@@ -326,7 +326,13 @@ impl Start<'_> {
                 }
                 _ => {}
             }
-            let _ = watch.sleep(Duration::from_millis(20), Duration::ZERO);
+            // A look soon after the start, later ones further apart. Hints of the kernel would
+            // cost more than they bring: letting go of them takes it as long as a launch.
+            let pause = (clock.elapsed() / 4).clamp(SOONEST, LATEST);
+            let ended = agent.as_ref().is_none_or(|agent| process::wait_exit(agent, pause).unwrap_or(true));
+            if ended {
+                std::thread::sleep(SOONEST); // how it ended is being written down
+            }
         }
     }
 

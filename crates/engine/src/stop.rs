@@ -348,7 +348,7 @@ fn finish_with(places: &Places, known: Option<&[Box<Session>]>) -> Vec<(String, 
         let Some(root) = wish.process.clone().map(Identity::from) else { continue };
         let locks = Locks::of(places, session.handle.as_deref(), session.id.raw());
         let _ending = locks.and_then(|l| l.ending());
-        if matches!(root.is_alive(), Ok(true)) {
+        if let Ok(Some((root, _))) = root.here() {
             let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
             finished.push((wish.id.clone(), end(places, session, sessions, root, &how)));
         }

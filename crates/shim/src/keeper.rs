@@ -71,8 +71,8 @@ impl Keeper {
     /// One that another shim made.
     pub fn known(process: Option<Process>) -> Option<Keeper> {
         let process = process?;
-        let (now, pidfd) = Identity::open(process.pid).ok()?;
-        (Process::from(now) == process).then_some(Keeper { process, pidfd })
+        let (_, pidfd) = Identity::from(process.clone()).here().ok()??;
+        Some(Keeper { process, pidfd })
     }
 }
 

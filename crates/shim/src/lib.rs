@@ -63,7 +63,7 @@ use lariat_sys::point::point;
 use lariat_sys::process::Identity;
 use lariat_sys::signals::{self, ChildEnds};
 use lariat_sys::spawn::{self, Side};
-use lariat_sys::{cgroup, clock, process};
+use lariat_sys::{cgroup, clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::WaitOptions;
 pub use socket::SocketError;
@@ -320,10 +320,9 @@ fn resume(folder: &Path, launch: &Launch) -> Result<Held, ShimError> {
     let (pidfd, master) = match keeper::fetch(&launch.socket) {
         Ok(fetched) => fetched,
         // Without a terminal there is nothing that only a keeper has.
-        Err(_) if launch.headless => match Identity::open(before.agent.pid) {
-            Ok((now, pidfd)) if record::Process::from(now.clone()) == before.agent => (pidfd, None),
-            Ok(_) => return Err(ShimError::Ended),
-            Err(e) if process::is_gone(&e) => return Err(ShimError::Ended),
+        Err(_) if launch.headless => match Identity::from(before.agent.clone()).here() {
+            Ok(Some((_, pidfd))) => (pidfd, None),
+            Ok(None) => return Err(ShimError::Ended),
             Err(e) => return Err(ShimError::Io("identify the agent", e)),
         },
         Err(e) => return Err(e.into()),

@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_core::Time;
-use lariat_sys::process::Identity;
+use lariat_sys::process::{Identity, Place};
 use lariat_sys::spawn::Ended;
 use lariat_sys::{clock, durable, file};
 use serde::de::DeserializeOwned;
@@ -94,17 +94,40 @@ pub struct Process {
     pub pid: u32,
     pub start: u64,
     pub pidfd_inode: Option<u64>,
+    /// Where the PID means something: a folder may be shared with a container, or
+    /// another machine. What older programs wrote has neither of the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+}
+
+impl Process {
+    /// Whether both are the same process, whatever each record says besides.
+    pub fn is(&self, other: &Process) -> bool {
+        Identity::from(self.clone()).is(&other.clone().into())
+    }
+
+    /// Whether its PID is one of our own namespace.
+    pub fn is_numbered_here(&self) -> bool {
+        let here = Place::here().map(|p| p.namespace.as_str());
+        self.namespace.as_deref().is_none_or(|theirs| Some(theirs) == here)
+    }
 }
 
 impl From<Identity> for Process {
     fn from(i: Identity) -> Self {
-        Process { boot: i.boot, pid: i.pid, start: i.start, pidfd_inode: i.pidfd_inode }
+        let (namespace, machine) = i.place.map(|p| (p.namespace, p.machine)).unzip();
+        let machine = machine.filter(|m| !m.is_empty());
+        Process { boot: i.boot, pid: i.pid, start: i.start, pidfd_inode: i.pidfd_inode, namespace, machine }
     }
 }
 
 impl From<Process> for Identity {
     fn from(p: Process) -> Self {
-        Identity { boot: p.boot, pid: p.pid, start: p.start, pidfd_inode: p.pidfd_inode }
+        let place = |namespace| Place { namespace, machine: p.machine.unwrap_or_default() };
+        let place = p.namespace.map(place);
+        Identity { boot: p.boot, pid: p.pid, start: p.start, pidfd_inode: p.pidfd_inode, place }
     }
 }
 
@@ -241,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_end_that_is_not_known_is_no_success() {
-        let agent = Process { boot: "b".into(), pid: 1, start: 2, pidfd_inode: None };
+        let agent: Process = serde_json::from_str(r#"{"boot":"b","pid":1,"start":2,"pidfd_inode":null}"#).unwrap();
         let told = |ended| {
             let exit = Exit::of(&agent, ended);
             (exit.code, exit.signal, exit.error)

@@ -2,10 +2,13 @@
 //!
 //! A PID is not an identity: the kernel gives it out again. An [`Identity`] is
 //! the boot, the PID, the start time and, on kernels that have it (6.9 and
-//! later), the inode of its pidfd, which is never given out twice in a boot.
+//! later), the inode of its pidfd, which is never given out twice in a boot. A PID
+//! also needs the namespace it was read in: the same number names another process
+//! in a container, and a record of one may lie in a directory that both share.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::{fs, io};
 
 use rustix::process::{Pid, PidfdFlags};
@@ -17,12 +20,42 @@ use crate::clock;
 pub struct Identity {
     /// The boot it runs in.
     pub boot: String,
-    /// Its PID in our namespace.
+    /// Its PID in the namespace of whoever made this.
     pub pid: u32,
     /// Its start, in clock ticks since boot.
     pub start: u64,
     /// The inode of its pidfd, where the kernel gives one.
     pub pidfd_inode: Option<u64>,
+    /// Where the PID was read; records of old have none.
+    pub place: Option<Place>,
+}
+
+/// Where a PID means something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The PID namespace, as `pid:[4026531836]`.
+    pub namespace: String,
+    /// The machine's id; empty if it has none.
+    pub machine: String,
+}
+
+/// The inode of the first PID namespace: who stands there sees every process.
+pub const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+impl Place {
+    /// Ours; `None` if that cannot be read. It stays what it is while we live.
+    pub fn here() -> Option<&'static Place> {
+        static HERE: OnceLock<Option<Place>> = OnceLock::new();
+        let look = || Some(Place { namespace: own_pid_namespace().ok()?, machine: machine_id() });
+        HERE.get_or_init(look).as_ref()
+    }
+}
+
+/// The machine's id, or nothing: one of zeros names no machine.
+pub fn machine_id() -> String {
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let id = id.trim();
+    if id.bytes().all(|b| b == b'0') { String::new() } else { id.to_owned() }
 }
 
 impl Identity {
@@ -37,14 +70,23 @@ impl Identity {
         if has_exited(&pidfd)? {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let identity = Identity { boot: clock::boot_id()?, pid, start: stat.start, pidfd_inode: pidfd_inode(&pidfd) };
-        Ok((identity, pidfd))
+        Ok((Identity::now(pid, stat.start, &pidfd)?, pidfd))
+    }
+
+    fn now(pid: u32, start: u64, pidfd: &OwnedFd) -> io::Result<Identity> {
+        let place = Place::here().cloned();
+        Ok(Identity { boot: clock::boot_id()?, pid, start, pidfd_inode: pidfd_inode(pidfd), place })
     }
 
     /// Whether both are the same process. A record of a kernel without pidfd
-    /// inodes has none to compare.
+    /// inodes has none to compare. PIDs of two namespaces are not comparable, and
+    /// neither are start times (a container may have its own clock): the inode is.
     pub fn is(&self, other: &Identity) -> bool {
         let inodes = self.pidfd_inode.zip(other.pidfd_inode);
+        let places = self.place.as_ref().zip(other.place.as_ref());
+        if places.is_some_and(|(a, b)| a.namespace != b.namespace) {
+            return self.boot == other.boot && inodes.is_some_and(|(a, b)| a == b);
+        }
         self.boot == other.boot
             && self.pid == other.pid
             && self.start == other.start
@@ -58,16 +100,61 @@ impl Identity {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let pidfd = rustix::process::pidfd_open(raw, PidfdFlags::empty())?;
         let start = Stat::read(pid)?.start;
-        Ok((Identity { boot: clock::boot_id()?, pid, start, pidfd_inode: pidfd_inode(&pidfd) }, pidfd))
+        Ok((Identity::now(pid, start, &pidfd)?, pidfd))
     }
 
     /// Whether that very process still runs. An error is no answer.
     pub fn is_alive(&self) -> io::Result<bool> {
+        Ok(self.here()?.is_some())
+    }
+
+    /// That very process as it is called from here, with its pidfd; `None` if it is
+    /// gone. An error is no answer.
+    pub fn here(&self) -> io::Result<Option<(Identity, OwnedFd)>> {
+        let (Some(theirs), Some(ours)) = (&self.place, Place::here()) else { return self.by_pid() };
+        let named = !theirs.machine.is_empty() && !ours.machine.is_empty();
+        // Of another boot: gone with it, if it was this machine's. Namespaces are then other ones, too.
+        if self.boot != clock::boot_id()? {
+            if named && theirs.machine != ours.machine {
+                return Err(io::Error::other("it was started on another machine, which cannot be looked at from here"));
+            }
+            return Ok(None);
+        }
+        if theirs.namespace == ours.namespace { self.by_pid() } else { self.within(&theirs.namespace, ours) }
+    }
+
+    fn by_pid(&self) -> io::Result<Option<(Identity, OwnedFd)>> {
         match Identity::open(self.pid) {
-            Ok((now, _)) => Ok(now.is(self)),
-            Err(e) if is_gone(&e) => Ok(false),
+            Ok((now, pidfd)) => Ok(now.is(self).then_some((now, pidfd))),
+            Err(e) if is_gone(&e) => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Looks for it among those of another namespace. Whoever sees one of them, or stands in the first of
+    /// all, sees them all, so that not to find it proves its end.
+    fn within(&self, namespace: &str, ours: &Place) -> io::Result<Option<(Identity, OwnedFd)>> {
+        let mut seen = ours.namespace == FIRST_NAMESPACE;
+        for entry in fs::read_dir("/proc")? {
+            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let inside = pid_namespace(pid).is_ok_and(|ns| ns == namespace);
+            seen |= inside;
+            let now = match Identity::open(pid) {
+                Ok(now) => now,
+                Err(e) if is_gone(&e) => continue,
+                Err(e) => return Err(e),
+            };
+            let same = match (now.0.pidfd_inode, self.pidfd_inode) {
+                (Some(a), Some(b)) => a == b,
+                _ => inside && now.0.start == self.start && innermost_pid(pid).is_ok_and(|pid| pid == self.pid),
+            };
+            if same {
+                return Ok(Some(now));
+            }
+        }
+        let why =
+            || format!("it was started in another PID namespace ({namespace}), which cannot be looked into from here");
+        if seen { Ok(None) } else { Err(io::Error::other(why())) }
     }
 }
 
@@ -157,6 +244,13 @@ impl Stat {
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
+}
+
+/// Whether its memory is gone: it runs nothing any more, whatever it waits for before it is gone itself (the first
+/// process of a PID namespace waits for all others). It shows neither arguments nor files then. Not for kernel
+/// threads, which have none.
+pub fn is_leaving(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| is_gone(&e))
 }
 
 /// Where a process stands. A directory that was removed keeps its old name.
@@ -274,6 +368,20 @@ mod tests {
         assert!(me.is_alive().unwrap());
         assert!(!Identity { start: me.start + 1, ..me.clone() }.is_alive().unwrap());
         assert!(!Identity { boot: "another".into(), ..me.clone() }.is_alive().unwrap());
+        let place = me.place.clone().unwrap();
+        // A record of old says nothing of its namespace: it is read as ours.
+        assert!(Identity { place: None, ..me.clone() }.is_alive().unwrap());
+        let elsewhere = Place { namespace: "pid:[1]".into(), ..place.clone() };
+        let there = Identity { place: Some(elsewhere), pid: me.pid + 1, ..me.clone() };
+        if me.pidfd_inode.is_some() {
+            assert!(there.is(&me) && there.is_alive().unwrap(), "the inode is the same in every namespace");
+        }
+        let gone = Identity { pidfd_inode: Some(0), ..there };
+        assert!(!gone.is(&me));
+        assert_eq!(gone.is_alive().ok(), (place.namespace == FIRST_NAMESPACE).then_some(false));
+        let afar = Place { machine: "another".into(), ..place };
+        let afar = Identity { boot: "another".into(), place: Some(afar), ..me.clone() };
+        assert_eq!(afar.is_alive().is_err(), !machine_id().is_empty(), "who knows what another machine runs");
         if let Some(inode) = me.pidfd_inode {
             assert!(!Identity { pidfd_inode: Some(inode + 1), ..me }.is_alive().unwrap());
         }
@@ -290,6 +398,7 @@ mod tests {
         drop(child.stdin.take());
         rustix::event::poll(&mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)], None).unwrap();
         assert!(Stat::read(pid).unwrap().is_dead(), "ended and not reaped");
+        assert!(is_leaving(pid) && !is_leaving(std::process::id()));
         assert!(!identity.is_alive().unwrap());
         child.wait().unwrap();
         assert!(is_gone(&Stat::read(pid).unwrap_err()));

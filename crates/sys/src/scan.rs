@@ -167,6 +167,12 @@ pub fn look(pid: u32) -> io::Result<Option<Process>> {
     }
 }
 
+/// The same of one that is known, whatever its PID is called here. An error is no answer.
+pub fn look_at(identity: &process::Identity) -> io::Result<Option<Process>> {
+    let Some((now, _)) = identity.here()? else { return Ok(None) };
+    Ok(look(now.pid)?.filter(|p| p.start == now.start))
+}
+
 fn read_one(
     proc: BorrowedFd<'_>,
     pid: u32,

@@ -32,6 +32,8 @@ pub struct Owner {
     pub pid: u32,
     pub start: u64,
     pub pidfd_inode: Option<u64>,
+    pub namespace: Option<String>,
+    pub machine: Option<String>,
 }
 
 /// How the last turn stands.
@@ -88,7 +90,8 @@ impl Events {
         let number = |key: &str| owner.get(key).u64();
         let pid = number("pid").and_then(|p| u32::try_from(p).ok());
         let (Some(boot), Some(pid), Some(start)) = (text("boot"), pid, number("start")) else { return };
-        self.owner = Some(Owner { boot, pid, start, pidfd_inode: number("pidfd_inode") });
+        let (namespace, machine) = (text("namespace"), text("machine"));
+        self.owner = Some(Owner { boot, pid, start, pidfd_inode: number("pidfd_inode"), namespace, machine });
         self.agent = text("agent").or(self.agent.take());
         self.cwd = text("cwd").or(self.cwd.take());
         (self.open, self.tool, self.up) = (None, None, false);
@@ -185,6 +188,8 @@ const KEEP: Keep = |_, key| {
             | b"pid"
             | b"start"
             | b"pidfd_inode"
+            | b"namespace"
+            | b"machine"
             | b"cwd"
             | b"session"
             | b"model"

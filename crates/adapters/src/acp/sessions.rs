@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Unbound, Untrusted, Warning, Witness};
 use lariat_sys::file::{self, Directory};
-use lariat_sys::process::{self, Identity};
+use lariat_sys::process::{self, Identity, Place};
 use lariat_sys::scan::{self, Process};
 
 use super::fold::{Events, Stand};
@@ -185,14 +185,14 @@ fn sighting(look: &Look<'_>, path: &Path, reading: Reading<Events>) -> Option<Si
 /// Whether the very process that holds its connection lives.
 fn presence(f: &Events) -> (Fact, Option<Process>) {
     let Some(owner) = f.owner.clone() else { return (Fact::Unseen("its messages name no owner".into()), None) };
-    let (boot, pid) = (owner.boot, owner.pid);
-    let identity = Identity { boot, pid, start: owner.start, pidfd_inode: owner.pidfd_inode };
-    let alive = identity.is_alive().and_then(|alive| if alive { scan::look(pid) } else { Ok(None) });
-    match alive {
-        Ok(Some(process)) if process.start == identity.start => {
-            (Fact::Alive { pid: Some(pid), by: "it holds the agent's connection".into() }, Some(process))
+    let (boot, pid, machine) = (owner.boot, owner.pid, owner.machine.unwrap_or_default());
+    let place = owner.namespace.map(|namespace| Place { namespace, machine });
+    let identity = Identity { boot, pid, start: owner.start, pidfd_inode: owner.pidfd_inode, place };
+    match scan::look_at(&identity) {
+        Ok(Some(process)) => {
+            (Fact::Alive { pid: Some(process.pid), by: "it holds the agent's connection".into() }, Some(process))
         }
-        Ok(_) => (Fact::Gone(Untrusted::new(format!("process {pid}, which held its connection, is gone"))), None),
+        Ok(None) => (Fact::Gone(Untrusted::new(format!("process {pid}, which held its connection, is gone"))), None),
         Err(e) => (Fact::Unseen(Untrusted::new(format!("process {pid}, which held its connection: {e}"))), None),
     }
 }

@@ -30,6 +30,9 @@ use crate::tool::Call;
 /// Since this version a command typed with `!` also asks the model.
 const BASH_ASKS_MODEL: (u32, u32, u32) = (2, 1, 325);
 
+/// What `/login` says of itself when it went well, else `Login interrupted`.
+const LOGGED_IN: &str = "<local-command-stdout>Login successful";
+
 /// How the last turn stands.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stand {
@@ -65,8 +68,10 @@ pub struct Transcript {
     pub started: Option<i64>,
     pub updated: Option<i64>,
     pub stand: Stand,
-    /// What a turn that failed needs of a person.
+    /// What a turn that failed needs of a person, until it is seen to.
     pub needs: Option<Need>,
+    /// When it failed.
+    pub failed_at: Option<i64>,
     /// Tool calls without a result.
     pub calls: Vec<Call>,
     /// Whether this is a sub-agent's own transcript, by its first line: there all
@@ -118,6 +123,9 @@ impl Transcript {
             return;
         }
         let text = text.trim_start();
+        if text.starts_with(LOGGED_IN) && self.needs == Some(Need::Login) {
+            self.needs = None;
+        }
         if text.starts_with("<command-name>") || text.starts_with("<local-command") {
             return; // a command of the program itself
         }
@@ -167,6 +175,7 @@ impl Transcript {
             let kind = line.get("error").str();
             self.close(Stand::Failed(error.to_owned()));
             self.needs = kind.and_then(need).or_else(|| Need::of_http(line.get("apiErrorStatus").u64()?));
+            self.failed_at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
             return;
         }
         if model == Some("<synthetic>") {
@@ -233,6 +242,14 @@ impl Transcript {
         }
     }
 
+    /// `--max-turns` ends a run between a tool's result and the next request.
+    fn attachment(&mut self, attached: Value<'_>) {
+        if attached.get("type").str() == Some("max_turns_reached") {
+            let most = attached.get("maxTurns").u64().map_or_else(String::new, |n| format!(" of {n} turns"));
+            self.close(Stand::Failed(format!("it reached its limit{most}")));
+        }
+    }
+
     fn cost_state(&mut self, line: Value<'_>) {
         let mut used = [0; 4];
         for (_, model) in line.get("modelUsage").entries() {
@@ -283,6 +300,8 @@ impl Fold for Transcript {
                 | b"error"
                 | b"apiErrorStatus"
                 | b"operation"
+                | b"attachment"
+                | b"maxTurns"
                 | b"customTitle"
                 | b"agentName"
                 | b"aiTitle"
@@ -320,6 +339,7 @@ impl Fold for Transcript {
             "assistant" => self.assistant(line),
             "queue-operation" => self.queue(line),
             "cost-state" => self.cost_state(line),
+            "attachment" if !self.is_aside(line) => self.attachment(line.get("attachment")),
             "custom-title" => self.custom_title = kept("customTitle"),
             "agent-name" => self.agent_name = kept("agentName"),
             "ai-title" => self.other_title = kept("aiTitle"),

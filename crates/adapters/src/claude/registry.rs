@@ -24,8 +24,6 @@ const SETTLE: usize = 50;
 /// How far a recorded start may lie from the kernel's, in milliseconds: the
 /// registry is written a moment after the start, and clocks are set.
 const SLACK: i64 = 60_000;
-/// The inode of the first PID namespace: who stands there sees every process.
-const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// One entry.
 #[derive(Clone, Debug, Default)]
@@ -183,7 +181,7 @@ impl Entry {
                 if self.is_of_another_boot() {
                     return Holder::Gone("registered before the last boot".into());
                 }
-                if here.namespace == FIRST_NAMESPACE {
+                if here.namespace == process::FIRST_NAMESPACE {
                     return Holder::Gone(format!("process {} of {theirs} is gone", self.pid));
                 }
                 Holder::Elsewhere(format!("registered in another PID namespace ({theirs})"))

@@ -388,8 +388,10 @@ fn sighting(
         match bond {
             Some(b) => {
                 // What an earlier process lacked, this one may have.
-                let lacks = lacking(seen).filter(|_| updated.is_some_and(|u| u >= ap::started(&b.process)));
-                observations.extend(lacks.or_else(|| asks(entry, seen)).map(|ask| store(Fact::Asks(ask))));
+                let failed = transcript.and_then(|t| t.failed_at).map(Time);
+                let lacks = lacking(seen).filter(|_| failed.is_some_and(|at| at >= ap::started(&b.process)));
+                let lacks = lacks.map(|ask| store(Fact::Asks(ask)).at(failed));
+                observations.extend(lacks.or_else(|| asks(entry, seen).map(|ask| store(Fact::Asks(ask)))));
             }
             None => observations.extend(transcript.and_then(|t| left(look, history, &session, t, job))),
         }
@@ -478,6 +480,10 @@ fn asks(entry: Option<&Entry>, seen: &Seen) -> Option<Ask> {
     let ask = super::ask::about(call);
     match entry.and_then(|e| e.state.as_ref()) {
         Some(State::Waiting(what)) if what.raw() == "dialog open" => None,
+        // A tool's server asks while the tool runs: its permission was given.
+        Some(State::Waiting(what)) if what.raw() == "input needed" && ask.kind == AskKind::Permission => {
+            Some(Ask { kind: AskKind::Question, ..ask })
+        }
         Some(State::Waiting(_)) => Some(ask),
         Some(State::Busy | State::Idle | State::Shell) => None,
         // Without a word of the agent only a question asks by itself.

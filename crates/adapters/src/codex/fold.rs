@@ -53,7 +53,11 @@ pub struct Rollout {
     pub stand: Stand,
     /// What a turn that failed needs of a person.
     pub needs: Option<Need>,
+    /// When it failed.
+    pub failed_at: Option<i64>,
     turn: Option<String>,
+    /// The turn that this one is part of: a review begins with that of its reviewer, and ends by itself.
+    root: Option<String>,
     /// Calls without an output.
     pub calls: Vec<Call>,
     pub tokens: Option<[u64; 4]>,
@@ -86,12 +90,13 @@ impl Rollout {
         self.has_tasks |= text("history_mode").is_some();
     }
 
-    fn event(&mut self, p: Value<'_>) {
+    fn event(&mut self, p: Value<'_>, at: Option<i64>) {
         let turn = || p.get("turn_id").some_str().map(str::to_owned);
         match p.get("type").str().unwrap_or("") {
             "task_started" | "turn_started" => {
                 self.has_tasks = true;
                 self.turn = turn();
+                self.root = p.get("root_turn_id").some_str().map(str::to_owned);
                 self.calls.clear();
                 self.stand = Stand::Open;
                 self.needs = None;
@@ -104,7 +109,7 @@ impl Rollout {
                     None if error.exists() => Stand::Failed("the turn failed".into()),
                     None => Stand::Well,
                 });
-                self.needs = need(error.get("codex_error_info"));
+                (self.needs, self.failed_at) = (need(error.get("codex_error_info")), at);
                 self.has_tasks = true;
             }
             "turn_aborted" if self.is_current(turn()) => {
@@ -189,7 +194,7 @@ impl Rollout {
     }
 
     fn is_current(&self, turn: Option<String>) -> bool {
-        turn.is_none() || self.turn.is_none() || turn == self.turn
+        turn.is_none() || self.turn.is_none() || turn == self.turn || turn == self.root
     }
 
     fn close(&mut self, stand: Stand) {
@@ -239,6 +244,7 @@ impl Fold for Rollout {
                 | b"thread_source"
                 | b"agent_nickname"
                 | b"turn_id"
+                | b"root_turn_id"
                 | b"model"
                 | b"approval_policy"
                 | b"item"
@@ -272,7 +278,7 @@ impl Fold for Rollout {
                 self.model = text("model").or(self.model.take());
                 self.policy = text("approval_policy").or(self.policy.take());
             }
-            "event_msg" => self.event(payload),
+            "event_msg" => self.event(payload, at),
             "response_item" => self.item(payload, at),
             "token_usage_record" => self.count(payload.get("thread_token_usage")),
             _ => {}

@@ -19,7 +19,7 @@ pub mod talk;
 
 use std::path::{Path, PathBuf};
 
-use lariat_core::Warning;
+use lariat_core::{State, Warning};
 use lariat_sys::file::Directory;
 use lariat_sys::scan::Process;
 
@@ -58,6 +58,9 @@ const NOT_SESSIONS: [&str; 22] = [
     "update",
     "remote-control",
 ];
+
+/// How its title begins while it needs a person, in turn.
+const ASKING: [&str; 2] = ["[ ! ] Action Required", "[ . ] Action Required"];
 
 /// What a Codex process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,6 +159,27 @@ impl Adapter for Codex {
         doc.root().get("thread_id").str().filter(|id| started && ap::is_uuid(id)).map(str::to_owned)
     }
 
+    /// Only that it asks is taken from here, which nothing in its store tells of an MCP server's tool or form:
+    /// everything else its rollout knows better. While it asks it writes its title again and again.
+    fn state_in_output(&self, last: &[u8], _argv: &[String]) -> Option<State> {
+        let word = |sign: &[u8]| {
+            memchr::memmem::rfind_iter(last, sign).find_map(|at| {
+                let said = &last[at + sign.len()..];
+                let end = said.iter().position(|b| matches!(b, 0x07 | 0x1b))?;
+                std::str::from_utf8(&said[..end]).ok()
+            })
+        };
+        let asks = |text: &'static str| Some(State::Waiting(text.into()));
+        match (word(b"\x1b]7501;state="), word(b"\x1b]0;")) {
+            (Some(state), _) if state.starts_with("blocked") => {
+                asks(if state.contains(":kind=permission") { "permission" } else { "action required" })
+            }
+            (None, Some(title)) if ASKING.iter().any(|sign| title.starts_with(sign)) => asks("action required"),
+            (None, None) if last.is_empty() => None,
+            _ => Some(State::Other("its terminal asks nothing".into())),
+        }
+    }
+
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {
         vec![("CODEX_THREAD_ID".to_owned(), native_id.to_owned())]
     }
@@ -184,4 +208,27 @@ fn plan(way: &[&str], past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String
     arguments.extend(past.map(|p| p.native_id.to_owned()));
     let native_id = past.filter(|p| !p.fork).map(|p| p.native_id.to_owned());
     Plan { arguments, native_id, ..Plan::default() }.ask(ask, &["-"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_question_is_taken_from_its_terminal() {
+        let said = |text: &str| Codex.state_in_output(text.as_bytes(), &[]);
+        let waits = |text: &'static str| Some(State::Waiting(text.into()));
+        let rests = Some(State::Other("its terminal asks nothing".into()));
+        let asked = "\x1b]7501;state=working:app=codex\x07\x1b]7501;state=blocked:app=codex:kind=permission\x07";
+        assert_eq!(said(asked), waits("permission"));
+        assert_eq!(said(&format!("{asked}\x1b]0;[ . ] Action Required | proj\x07")), waits("permission"));
+        assert_eq!(said(&format!("{asked}\x1b]7501;state=working:app=codex\x1b\\")), rests);
+        // Cut off, it is not said yet.
+        assert_eq!(said(&format!("{asked}\x1b]7501;state=work")), waits("permission"));
+        assert_eq!(said("\x1b]7501;state=blocked:app=codex\x07"), waits("action required"));
+        // Asked long ago, only the title is left, which blinks.
+        assert_eq!(said("\x1b]0;[ ! ] Action Required | proj\x07"), waits("action required"));
+        assert_eq!(said("\x1b]0;⠹ Action Required\x07"), rests);
+        assert_eq!((said("hello"), said("")), (rests, None));
+    }
 }

@@ -400,11 +400,11 @@ fn presence(look: &Look<'_>, held: &Held, fold: Option<&Rollout>, open: bool) ->
 /// A call that nobody runs, where Codex may ask, waits for a person; and so does
 /// a thread whose last turn was refused.
 fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Observation> {
-    let updated = f.updated.map(Time);
     if let (Stand::Failed(error), Some(need)) = (&f.stand, f.needs) {
+        let failed = f.failed_at.map(Time);
         // What an earlier process lacked, this one may have.
-        let own = updated.is_some_and(|u| u >= ap::started(&hold.bond.process));
-        return own.then(|| Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(updated));
+        let own = failed.is_some_and(|at| at >= ap::started(&hold.bond.process));
+        return own.then(|| Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(failed));
     }
     if f.stand != Stand::Open {
         return None;

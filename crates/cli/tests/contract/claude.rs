@@ -195,6 +195,17 @@ fn failed() {
 }
 
 #[test]
+fn out_of_turns() {
+    let stage = Stage::new("p-max-turns");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let output = claude.headless("TOOL true", &["--max-turns", "1", "--allowedTools", "Bash"]).output(DEADLINE);
+    assert_eq!((output.code(), &last_result(&output.stdout)["subtype"]), (1, &"error_max_turns".into()));
+    let row = stage.now().ended("failed").has("reason", "it reached its limit of 1 turns");
+    stage.agree(&row);
+    stage.keep(Store::Claude, &[(&row, "failed")]);
+}
+
+#[test]
 fn trying_again() {
     let stage = Stage::new("p-retrying");
     let claude = Claude::install(&stage.sandbox, &stage.model);

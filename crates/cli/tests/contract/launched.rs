@@ -52,6 +52,26 @@ fn a_headless_claude_runs_to_its_end() {
 }
 
 #[test]
+fn a_launched_codex_says_that_it_asks_for_what_no_file_tells() {
+    let stage = Stage::new("launch-codex-mcp");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let server = crate::looks::mcp_server(&stage.sandbox);
+    codex.configure(&format!("[mcp_servers.forms]\ncommand = \"python3\"\nargs = [{server:?}]\n"));
+    let launched = launch(&stage, &["codex", "-p", "CALL mcp__forms.wait {}"]);
+    let row = stage.until_look("it to ask, and its tokens", |look| {
+        look.rows.iter().find(|row| row.is("waiting", "permission: wait") && !row.0["tokens"].is_null()).cloned()
+    });
+    assert_eq!((row.id(), &row.0["pid"]), (id(&launched), &launched["pid"]));
+    stage.agree(&row);
+    // Allowed, it runs.
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
+    tui.wait_for_text("Allow", DEADLINE);
+    tui.choose('›', 1, DEADLINE);
+    stage.until("working", "running wait");
+    act(&stage, &["kill", handle(&launched), "--json"]);
+}
+
+#[test]
 fn claude_in_a_terminal_outlives_its_shim_and_ends_with_its_tools() {
     let stage = Stage::new("launch-tui");
     let _claude = Claude::install(&stage.sandbox, &stage.model);

@@ -212,8 +212,9 @@ impl Stage {
 fn without_requests(text: &str) -> String {
     let heavy = ["api-request", "api-request-shape", "api-request-blob", "attachment"];
     let is_heavy = |line: &str| {
-        let kind = serde_json::from_str::<Value>(line).ok();
-        kind.is_some_and(|line| heavy.iter().any(|kind| line["type"] == *kind))
+        let line = serde_json::from_str::<Value>(line).unwrap_or_default();
+        let tells = line["attachment"]["type"] == "max_turns_reached";
+        !tells && heavy.iter().any(|kind| line["type"] == *kind)
     };
     text.split_inclusive('\n').filter(|line| !is_heavy(line)).collect()
 }
@@ -415,3 +416,32 @@ pub fn lines(text: &str) -> Vec<Value> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
 }
+
+/// An MCP server with two tools: `ask` has a person fill in a form, `wait` never answers.
+pub fn mcp_server(sandbox: &Sandbox) -> String {
+    let path = sandbox.root().join("mcp.py");
+    fs::write(&path, MCP_SERVER).expect("a script");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+const MCP_SERVER: &str = r#"
+import json, sys
+def out(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    number, method = asked.get("id"), asked.get("method")
+    if method == "initialize":
+        out({"id": number, "result": {"protocolVersion": asked["params"]["protocolVersion"],
+            "capabilities": {"tools": {}}, "serverInfo": {"name": "forms", "version": "1"}}})
+    elif method == "tools/list":
+        tool = lambda name: {"name": name, "description": name, "inputSchema": {"type": "object", "properties": {}},
+            "annotations": {"readOnlyHint": name == "ask", "destructiveHint": name == "wait"}}
+        out({"id": number, "result": {"tools": [tool("ask"), tool("wait")]}})
+    elif method == "tools/call" and asked["params"]["name"] == "ask":
+        out({"id": "form", "method": "elicitation/create", "params": {"mode": "form", "message": "Which size?",
+            "requestedSchema": {"type": "object", "properties": {"size": {"type": "string", "enum": ["S", "L"]}},
+            "required": ["size"]}}})
+    elif method and method != "tools/call" and number is not None:
+        out({"id": number, "result": {}})
+"#;

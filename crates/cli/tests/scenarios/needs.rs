@@ -59,6 +59,52 @@ fn a_login_or_a_limit_in_the_way_needs_a_person() {
     list(&sandbox).expect(&id(2), "idle", Some(later.pid()));
 }
 
+/// What `/login` writes: its name, and how it went.
+fn logs_in(talk: Transcript, how: &str) -> Transcript {
+    let said = |text: String| json!({"type": "user", "message": {"role": "user", "content": text}});
+    let talk = talk.said(said("<command-name>/login</command-name>\n<command-message>login</command-message>".into()));
+    talk.said(said(format!("<local-command-stdout>{how}</local-command-stdout>")))
+}
+
+#[test]
+fn who_has_logged_in_is_not_asked_to() {
+    let sandbox = Sandbox::new("needs-login");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    let entry = claude.register(&agent, &id(1)).says("idle");
+    let talk = claude.session(&id(1)).at(now() + 1000).asked("one");
+    let talk = refused(talk, "authentication_failed", 401, "Please run /login");
+    let talk = logs_in(talk, "Login interrupted");
+    list(&sandbox).expect(&id(1), "waiting", Some(agent.pid()));
+    let talk = logs_in(talk, "Login successful");
+    list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
+    // Who has done so is still over a limit.
+    let talk = refused(talk.asked("two"), "rate_limit", 429, "You've hit your limit");
+    drop(logs_in(talk, "Login successful"));
+    list(&sandbox).expect(&id(1), "waiting", Some(agent.pid()));
+    drop(entry);
+}
+
+#[test]
+fn what_a_later_process_writes_does_not_renew_an_old_refusal() {
+    let sandbox = Sandbox::new("needs-old");
+    let claude = ClaudeStore::of(&sandbox);
+    let later = sandbox.lookalike("claude", &["--resume", &id(1)]);
+    let talk =
+        refused(claude.session(&id(1)).at(now() - 60_000).asked("x"), "rate_limit", 429, "You've hit your limit");
+    claude.register(&later, &id(1)).says("idle");
+    let line = json!({"type": "user", "message": {"role": "user", "content": "<command-name>/model</command-name>"}});
+    drop(talk.at(now() + 1000).said(line));
+    list(&sandbox).expect(&id(1), "idle", Some(later.pid()));
+
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&agent, &id(2));
+    let thread = codex.thread(&id(2)).at(now() - 60_000).asked("x").failed_by("no", &json!("usage_limit_exceeded"));
+    drop(thread.at(now() + 1000).add("event_msg", json!({"type": "thread_settings_applied"})));
+    list(&sandbox).expect(&id(2), "idle", Some(agent.pid()));
+}
+
 #[test]
 fn codex_and_opencode_say_what_refused_them() {
     let sandbox = Sandbox::new("needs-others");

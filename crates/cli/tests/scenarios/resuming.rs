@@ -14,7 +14,7 @@ use crate::worktrees::hold;
 /// An agent that registers, writes a transcript with an open turn, and works until it finds the file
 /// `go` (then it ends well) or `fail` (then it ends badly) where it stands. Resumed without a transcript
 /// it says so and dies, as the real one does.
-const AGENT: &str = r#"
+pub const AGENT: &str = r#"
 case "$1" in --resume) again=1;; esac
 id=$2
 dir=$HOME/.claude/projects/x

@@ -60,7 +60,8 @@ pub fn run(order: &Path) -> io::Result<u8> {
     let cwd = std::env::current_dir()?;
     let process = record::Process::from(me.clone());
     wire.note(json!({"owner": {"agent": order.agent, "boot": process.boot, "pid": process.pid,
-        "start": process.start, "pidfd_inode": process.pidfd_inode, "cwd": cwd}}))?;
+        "start": process.start, "pidfd_inode": process.pidfd_inode, "namespace": process.namespace,
+        "machine": process.machine, "cwd": cwd}}))?;
     // Only now: the agent would inherit that we do not heed signals.
     let asked = Asked::watch()?;
     let (tell, heard) = mpsc::channel();

@@ -144,6 +144,59 @@ fn refused_and_alive() {
 }
 
 #[test]
+fn a_login_that_came_to_nothing() {
+    let stage = Stage::new("tui-login-left");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    stage.sandbox.env("CLAUDE_CODE_MAX_RETRIES", "0");
+    let (tui, row) = ready(&stage, &claude, &[]);
+    tui.submit("FAIL 401", DEADLINE);
+    stage.until("waiting", "login: Please run /login").held_by(tui.pid());
+    tui.wait_for_text("Please run /login", DEADLINE);
+    tui.submit("/login", DEADLINE);
+    tui.wait_for_text("Esc to cancel", DEADLINE);
+    tui.press(Key::Esc);
+    // What it writes when all went well stands in the scenarios: nobody here can log in.
+    claude.wait_for_transcript("<local-command-stdout>Login interrupted", DEADLINE);
+    let row = stage.until("waiting", "login: Please run /login").has("native_id", row.id());
+    stage.keep(Store::Claude, &[(&row, "failed")]);
+}
+
+#[test]
+fn compacting() {
+    let stage = Stage::new("tui-compacted");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &claude, &[]);
+    turn(&stage, &tui, row.id(), "hello");
+    tui.submit("/compact HOLD here", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let working = stage.until("working", "").held_by(tui.pid());
+    stage.agree(&working);
+    stage.model.release("here");
+    claude.wait_for_transcript("isCompactSummary", DEADLINE);
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", row.id());
+    stage.keep(Store::Claude, &[(&row, "done")]);
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("done");
+}
+
+#[test]
+fn asked_by_the_server_of_a_tool() {
+    let stage = Stage::new("tui-elicitation");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let server = crate::looks::mcp_server(&stage.sandbox);
+    let servers = serde_json::json!({"mcpServers": {"forms": {"command": "python3", "args": [server]}}}).to_string();
+    let (tui, row) = ready(&stage, &claude, &["--allowedTools", "mcp__forms__ask", "--mcp-config", &servers]);
+    tui.submit("CALL mcp__forms__ask {}", DEADLINE);
+    tui.wait_for_text("Which size?", DEADLINE);
+    // The tool runs; what it waits for is an answer, not a permission.
+    let row = stage.until("waiting", "question: mcp__forms__ask").held_by(tui.pid()).has("native_id", row.id());
+    stage.agree(&row);
+    tui.press(Key::Esc);
+    stage.until("working", "running mcp__forms__ask").held_by(tui.pid());
+}
+
+#[test]
 fn called_by_another_name() {
     let stage = Stage::new("tui-renamed-program");
     let _claude = Claude::install(&stage.sandbox, &stage.model);

@@ -162,6 +162,25 @@ fn waiting_for_an_answer() {
 }
 
 #[test]
+fn a_review() {
+    let stage = Stage::new("tui-review");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("/review HOLD here", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = stage.until("working", "").held_by(tui.pid());
+    stage.agree(&row);
+    stage.model.release("here");
+    tui.wait_for_text("Code review finished", DEADLINE);
+    // Its rollout has the beginning of the reviewer's turn and the end of its own.
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", row.id());
+    stage.agree(&row);
+    stage.keep(Store::Codex, &[(&row, "done")]);
+    leave(&tui);
+    stage.now().ended("done").has("native_id", row.id());
+}
+
+#[test]
 fn interrupted_then_left() {
     let stage = Stage::new("tui-esc-quit");
     let codex = Codex::install(&stage.sandbox, &stage.model);
