@@ -190,7 +190,6 @@ fn on_a_terminal_a_call_without_words_cannot_be_told_and_a_refusal_needs_a_login
     let row = stage
         .until("unknown", "last turn unreadable: it has called for a tool, which may wait for leave")
         .held_by(tui.pid());
-    stage.agree(&row);
     stage.keep(Store::Gemini, &[(&row, "interrupted")]);
     tui.press(Key::Esc);
     stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
