@@ -38,9 +38,10 @@ impl Row {
         Self { name: name.to_owned(), unit, ours: [ours; 2], limit_name, limit: [ceiling; 2], hold: Some(1.0) }
     }
 
-    /// Ratio of the minimums and of the medians; the second decides.
+    /// Ratio of the minimums and of the medians; the second decides. None of none is as it shall be.
     fn ratios(&self) -> [f64; 2] {
-        [self.ours[0] / self.limit[0], self.ours[1] / self.limit[1]]
+        let ratio = |n: usize| if self.ours[n] == self.limit[n] { 1.0 } else { self.ours[n] / self.limit[n] };
+        [ratio(0), ratio(1)]
     }
 
     fn verdict(&self) -> &'static str {

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -139,8 +139,12 @@ fn grow(home: &Path, manifest: &Manifest, round: usize) -> io::Result<()> {
                 "model": "claude-sonnet-4-5-20250929",
                 "usage": {"input_tokens": 3, "output_tokens": 5 + at, "cache_read_input_tokens": 7,
                     "cache_creation_input_tokens": 11}}});
-        let mut file = OpenOptions::new().append(true).open(home.join(&session.path))?;
-        file.write_all(format!("{line}\n").as_bytes())?;
+        let mut file = OpenOptions::new().read(true).append(true).open(home.join(&session.path))?;
+        let mut last = [0];
+        file.read_exact_at(&mut last, file.metadata()?.len().saturating_sub(1))?;
+        if last == *b"\n" {
+            file.write_all(format!("{line}\n").as_bytes())?; // what was cut off in a line stays so
+        }
     }
     Ok(())
 }

@@ -39,10 +39,10 @@ test('an address works once, for the tab that had it', async () => {
 test('a token that is not known shuts the page', async () => {
   const guest = await visitor(browser);
   await enter(guest);
-  await guest.page.evaluate(() => sessionStorage.setItem('lariat.token', 'x'.repeat(64)));
+  await guest.page.evaluate(() => sessionStorage.setItem('lariat.pass', 'x'.repeat(64)));
   await guest.page.reload();
   await guest.page.getByText('no longer known').waitFor();
-  assert.equal(await guest.page.evaluate(() => sessionStorage.getItem('lariat.token')), null);
+  assert.equal(await guest.page.evaluate(() => sessionStorage.getItem('lariat.pass')), null);
 });
 
 test('a wrong token, another host and another origin are refused', async () => {

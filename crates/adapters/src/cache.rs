@@ -25,7 +25,7 @@ const FOOT: usize = 24;
 const ENTRY: usize = 56;
 /// A file that changed this short a while before it was read may change again
 /// within the same time stamp.
-const RACY: i64 = 50_000_000;
+pub(crate) const RACY: i64 = 50_000_000;
 
 /// The readings of one adapter's files, in two files of ours: the base, and
 /// what was read since it was written. So a line that a live session adds costs
@@ -169,7 +169,7 @@ impl Layer {
 }
 
 /// The numbers at the start of these bytes.
-fn numbers<const N: usize>(bytes: &[u8]) -> [u64; N] {
+pub(crate) fn numbers<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let (numbers, _) = bytes.as_chunks();
     std::array::from_fn(|i| numbers.get(i).map_or(0, |n| u64::from_le_bytes(*n)))
 }

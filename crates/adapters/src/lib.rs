@@ -11,6 +11,7 @@ pub mod agent_process;
 pub mod cache;
 pub mod claude;
 pub mod codex;
+pub mod counting;
 pub mod described;
 pub mod gemini;
 pub mod json;
@@ -24,6 +25,7 @@ pub mod remote;
 pub mod settings;
 pub mod spent;
 pub mod store;
+mod sums;
 pub mod talk;
 pub mod tool;
 

@@ -47,6 +47,20 @@ pub struct Places {
 }
 
 impl Places {
+    /// The variables that say where things are, but for `HOME`; none of them is secret.
+    pub const VARIABLES: [&'static str; 10] = [
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_CACHE_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "OPENCODE_DB",
+        "PI_CODING_AGENT_DIR",
+        "PI_CODING_AGENT_SESSION_DIR",
+        "GEMINI_CLI_HOME",
+    ];
+
     /// Reads the environment.
     pub fn from_env() -> Places {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);

@@ -1,25 +1,21 @@
 //! What sessions have used: every record of tokens in a store, each once.
 //!
-//! A store is read whole, through the reader and a cache of its own, so that later only what was
-//! appended is read. Of a record its time, model, tokens and cost are kept, and a hash of what it
-//! is known by in 128 bits. The same record in two files (a fork begins with copies of its
-//! parent's) counts in the file whose path is first.
+//! Of a record its time, model, tokens and cost are kept, and a hash of what it is known by in 128
+//! bits. [`crate::counting`] reads the files and finds what is in two of them.
 //!
-//! Telling which records are there twice takes no table of all of them: two bitmaps mark those that
-//! may be, and only these are compared by their whole hash.
+//! Money is counted in millionths of a millionth of a dollar, as whole numbers: so a sum is the same
+//! however it was put together.
 //!
-//! Nothing here knows a price, a day or a person's question.
+//! Nothing here knows a price or a person's question.
 
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::HashMap;
 
-use lariat_core::{Tokens, Warning};
+use lariat_core::Tokens;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::look::Look;
-use crate::reader::Fold;
-use crate::store::{self, Found, Loading, Readings};
+/// So many of a day's seconds.
+pub const DAY: i64 = 86_400;
 
 /// What one session used, as far as one file tells it.
 #[derive(Clone, Copy, Debug)]
@@ -29,26 +25,62 @@ pub struct Spent<'a> {
     /// Where it works.
     pub dir: Option<&'a str>,
     /// The models that `uses` name by number.
-    pub models: &'a [String],
+    pub models: &'a [&'a str],
     /// Every use that no file told before.
     pub uses: &'a [Use],
 }
 
-/// One answer of a model.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// One answer of a model, or what several of a day add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Use {
-    /// When, in seconds since 1970.
+    /// When, in seconds since 1970; the start of the day if it is several.
     pub at: Option<i64>,
     /// Which of the models.
     pub model: usize,
     /// What it took; `input` is what came from no cache.
     pub tokens: Tokens,
     /// What it cost, if the agent says so.
-    pub cost: Option<f64>,
+    pub cost: Option<Usd>,
+    /// How many answers it is.
+    pub answers: u64,
 }
 
-/// Hears of what was used.
-pub type Tell<'a> = dyn FnMut(Spent<'_>) + 'a;
+impl Use {
+    fn join(&mut self, other: &Use) {
+        let (to, from) = (&mut self.tokens, &other.tokens);
+        to.input = to.input.saturating_add(from.input);
+        to.output = to.output.saturating_add(from.output);
+        to.cache_read = to.cache_read.saturating_add(from.cache_read);
+        to.cache_write = to.cache_write.saturating_add(from.cache_write);
+        self.cost = self.cost.map(|cost| cost.saturating_add(other.cost.unwrap_or(0)));
+        self.answers += other.answers;
+    }
+}
+
+/// Money, in millionths of a millionth of a US dollar.
+pub type Usd = u64;
+
+/// So many dollars, as a whole number; `None` if it is no amount.
+pub fn usd(dollars: f64) -> Option<Usd> {
+    (dollars.is_finite() && dollars >= 0.0).then_some((dollars * 1e12).round() as Usd)
+}
+
+/// How finely uses are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grain {
+    /// Each by itself.
+    Answer,
+    /// Those of a day together will do.
+    Day,
+}
+
+/// Who hears of what was used.
+pub struct Tell<'a> {
+    /// How finely.
+    pub grain: Grain,
+    /// Hears it.
+    pub to: &'a mut dyn FnMut(Spent<'_>),
+}
 
 /// What a record is known by.
 pub type Known = [u8; 16];
@@ -82,7 +114,7 @@ pub struct Tally {
     models: Vec<String>,
     uses: Packed,
     /// Records whose numbers cannot be true.
-    absurd: u32,
+    pub absurd: u32,
     #[serde(skip)]
     places: HashMap<Known, usize>,
 }
@@ -92,8 +124,8 @@ impl Tally {
     pub fn take(&mut self, known: Known, model: &str, used: Use, again: Again) {
         let t = used.tokens;
         let counts = [t.input, t.output, t.cache_read, t.cache_write];
-        let cost = used.cost.filter(|c| c.is_finite() && *c >= 0.0);
-        if counts == [0; 4] && cost.is_none_or(|c| c == 0.0) {
+        let cost = used.cost;
+        if counts == [0; 4] && cost.is_none_or(|c| c == 0) {
             return;
         }
         let at = used.at.unwrap_or(0);
@@ -126,6 +158,32 @@ impl Tally {
         }
     }
 
+    /// The models that the records name by number.
+    pub fn models(&self) -> Vec<&str> {
+        self.models.iter().map(String::as_str).collect()
+    }
+
+    /// What its records are known by, and what each used, in their order.
+    pub fn records(&self) -> impl Iterator<Item = (Known, Use)> + '_ {
+        self.uses.all().map(|entry| (entry.known, entry.told()))
+    }
+
+    /// What its records add up to, by day and model, those with a cost of their own apart.
+    pub fn sums(&self) -> Vec<Use> {
+        let mut sums: Vec<Use> = Vec::new();
+        for (_, mut used) in self.records() {
+            used.at = used.at.map(|at| at - at.rem_euclid(DAY));
+            let same =
+                |sum: &&mut Use| (sum.at, sum.model, sum.cost.is_some()) == (used.at, used.model, used.cost.is_some());
+            // Days follow each other: it is one of the last, if any.
+            match sums.iter_mut().rev().find(same) {
+                Some(sum) => sum.join(&used),
+                None => sums.push(used),
+            }
+        }
+        sums
+    }
+
     fn model(&mut self, name: &str) -> Option<u16> {
         let found = self.models.iter().position(|m| m == name).or_else(|| {
             self.models.push(name.to_owned());
@@ -150,7 +208,7 @@ struct Entry {
     at: u32,
     model: u16,
     counts: [u32; 4],
-    cost: Option<f64>,
+    cost: Option<Usd>,
 }
 
 impl Entry {
@@ -158,7 +216,7 @@ impl Entry {
         let [input, output, cache_read, cache_write] = self.counts.map(u64::from);
         let tokens = Tokens { input, output, cache_read, cache_write };
         let at = (self.at != 0).then_some(i64::from(self.at));
-        Use { at, model: usize::from(self.model), tokens, cost: self.cost }
+        Use { at, model: usize::from(self.model), tokens, cost: self.cost, answers: 1 }
     }
 }
 
@@ -180,7 +238,7 @@ impl Packed {
         let mut cost = None;
         if head & 1 == 1 {
             let (usd, after) = rest.split_first_chunk()?;
-            (cost, rest) = (Some(f64::from_le_bytes(*usd)), after);
+            (cost, rest) = (Some(Usd::from_le_bytes(*usd)), after);
         }
         let model = u16::try_from(head >> 1).ok()?;
         let entry = Entry { known: *known, at: u32::from_le_bytes(*at), model, counts, cost };
@@ -273,143 +331,15 @@ impl<'de> Deserialize<'de> for Packed {
     }
 }
 
-/// A fold that counts.
-pub trait Counts: Fold {
-    /// What it has counted.
-    fn tally(&self) -> &Tally;
-}
-
-/// A file that is counted.
-pub struct File {
-    /// The session, unless the file tells another.
-    pub session: String,
-    /// Where it works, unless the file tells.
-    pub dir: Option<String>,
-    /// Where it is, and which version of it.
-    pub found: Found,
-}
-
-/// Files that were read, and what is twice in them.
-pub struct Counted<F> {
-    files: Vec<File>,
-    readings: Readings<F>,
-    twice: Twice,
-    warnings: Vec<Warning>,
-}
-
-/// Reads the files and tells what they used, in the order of their paths; gives what is wrong.
-pub fn tell<F: Counts>(
-    look: &Look<'_>,
-    cache: &str,
-    files: Vec<File>,
-    warning: &dyn Fn(&Path, String) -> Warning,
-    to: &mut Tell<'_>,
-) -> Vec<Warning> {
-    read::<F>(look, cache, files, warning, &mut |_, _| ()).tell(to)
-}
-
-/// Reads the files, and shows each of them. What could not be read is warned of, by `warning`.
-pub fn read<F: Counts>(
-    look: &Look<'_>,
-    cache: &str,
-    mut files: Vec<File>,
-    warning: &dyn Fn(&Path, String) -> Warning,
-    show: &mut dyn FnMut(&File, &F),
-) -> Counted<F> {
-    files.sort_unstable_by(|a, b| a.found.path.cmp(&b.found.path));
-    files.dedup_by(|a, b| a.found.path == b.found.path);
-    for file in &mut files {
-        file.found.whole = true;
-    }
-    let found: Vec<&Found> = files.iter().map(|f| &f.found).collect();
-    let read = store::read::<F>(look, Loading::later(look, cache), &found);
-    let mut warnings = Vec::new();
-    let mut twice = Twice::for_bytes(files.iter().map(|f| f.found.key.size).sum());
-    let ((), readings) = read.while_saving(|readings| {
-        for (i, file) in files.iter().enumerate() {
-            let problem = match readings.get(i, &file.found) {
-                Ok(reading) => {
-                    show(file, &reading.fold);
-                    let tally = reading.fold.tally();
-                    tally.uses.all().for_each(|entry| twice.mark(&entry.known));
-                    let absurd = format!("{} records hold numbers that cannot be true; not counted", tally.absurd);
-                    let problem = reading.complaint().or(Some(absurd).filter(|_| tally.absurd > 0));
-                    problem.or((!reading.whole).then(|| "too large to be read whole: counted in part".to_owned()))
-                }
-                Err(e) => Some(e.to_string()).filter(|_| file.found.key.inode != 0), // else told when it was found
-            };
-            warnings.extend(problem.map(|why| warning(&file.found.path, why)));
-        }
-    });
-    Counted { files, readings, twice, warnings }
-}
-
-impl<F: Counts> Counted<F> {
-    /// Tells what the files used, and gives what is wrong with them.
-    pub fn tell(mut self, to: &mut Tell<'_>) -> Vec<Warning> {
-        let mut uses = Vec::new();
-        for (i, file) in self.files.iter().enumerate() {
-            let Ok(reading) = self.readings.get(i, &file.found) else { continue };
-            let tally = reading.fold.tally();
-            uses.clear();
-            uses.extend(tally.uses.all().filter(|e| self.twice.is_first(&e.known)).map(|e| e.told()));
-            if !uses.is_empty() {
-                to(Spent {
-                    session: tally.session.as_deref().unwrap_or(&file.session),
-                    dir: tally.dir.as_deref().or(file.dir.as_deref()),
-                    models: &tally.models,
-                    uses: &uses,
-                });
-            }
-        }
-        self.warnings
-    }
-}
-
-/// Tells which records were there before. All are marked first, then each is asked about, in order.
-pub struct Twice {
-    once: Vec<u64>,
-    again: Vec<u64>,
-    seen: HashSet<Known>,
-}
-
-impl Twice {
-    /// For as many records as so many bytes of a store may hold.
-    pub fn for_bytes(bytes: u64) -> Twice {
-        // A record takes some 10 KB of a store; a bit in eight is set then. More only take longer.
-        let bits = (bytes / 1024).next_power_of_two().clamp(1 << 16, 1 << 26) as usize;
-        Twice { once: vec![0; bits / 64], again: vec![0; bits / 64], seen: HashSet::new() }
-    }
-
-    fn place(&self, known: &Known) -> (usize, u64) {
-        let [a, b, c, d, ..] = *known;
-        let bit = u32::from_le_bytes([a, b, c, d]) as usize % (self.once.len() * 64);
-        (bit / 64, 1 << (bit % 64))
-    }
-
-    /// There is such a record.
-    pub fn mark(&mut self, known: &Known) {
-        let (word, bit) = self.place(known);
-        self.again[word] |= self.once[word] & bit;
-        self.once[word] |= bit;
-    }
-
-    /// Whether this is the first record of that name.
-    pub fn is_first(&mut self, known: &Known) -> bool {
-        let (word, bit) = self.place(known);
-        self.again[word] & bit == 0 || self.seen.insert(*known)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn used(input: u64, output: u64) -> Use {
-        Use { at: Some(5), model: 0, tokens: Tokens { input, output, ..Tokens::default() }, cost: None }
+        Use { at: Some(5), model: 0, tokens: Tokens { input, output, ..Tokens::default() }, cost: None, answers: 1 }
     }
 
-    fn told(tally: &Tally) -> Vec<(u64, u64, Option<f64>)> {
+    fn told(tally: &Tally) -> Vec<(u64, u64, Option<Usd>)> {
         tally.uses.all().map(|e| e.told()).map(|u| (u.tokens.input, u.tokens.output, u.cost)).collect()
     }
 
@@ -417,18 +347,18 @@ mod tests {
     fn a_record_that_grows_counts_once() {
         let mut tally = Tally::default();
         tally.take(known_by(&[b"a"]), "m", used(10, 1), Again::Larger);
-        tally.take(known_by(&[b"b"]), "m", Use { cost: Some(0.5), ..used(1, 1) }, Again::Larger);
+        tally.take(known_by(&[b"b"]), "m", Use { cost: Some(50), ..used(1, 1) }, Again::Larger);
         tally.take(known_by(&[b"a"]), "m", used(10, 7), Again::Larger);
         tally.take(known_by(&[b"a"]), "m", used(10, 3), Again::Larger);
         tally.take(known_by(&[b"c"]), "m", used(0, 0), Again::Larger);
-        assert_eq!(told(&tally), [(10, 7, None), (1, 1, Some(0.5))]);
-        tally.take(known_by(&[b"b"]), "m", Use { cost: Some(0.2), ..used(2, 0) }, Again::Last);
-        assert_eq!(told(&tally)[1], (2, 0, Some(0.2)));
+        assert_eq!(told(&tally), [(10, 7, None), (1, 1, Some(50))]);
+        tally.take(known_by(&[b"b"]), "m", Use { cost: Some(20), ..used(2, 0) }, Again::Last);
+        assert_eq!(told(&tally)[1], (2, 0, Some(20)));
         // And so after it was kept and taken up again.
         let kept = postcard::to_stdvec(&tally).unwrap();
         let mut again: Tally = postcard::from_bytes(&kept).unwrap();
         again.take(known_by(&[b"a"]), "m", used(10, 9), Again::Larger);
-        assert_eq!(told(&again), [(10, 9, None), (2, 0, Some(0.2))]);
+        assert_eq!(told(&again), [(10, 9, None), (2, 0, Some(20))]);
         // Numbers that need more room than before move what is behind them.
         again.take(known_by(&[b"a"]), "m", used(u64::from(u32::MAX), 300), Again::Larger);
         again.take(known_by(&[b"b"]), "n", used(3, 129), Again::Last);
@@ -442,15 +372,5 @@ mod tests {
         tally.take(known_by(&[b"a"]), "m", used(u64::MAX, 1), Again::Larger);
         tally.take(known_by(&[b"b"]), "m", Use { at: Some(-1), ..used(1, 1) }, Again::Larger);
         assert_eq!((told(&tally).len(), tally.absurd), (0, 2));
-    }
-
-    #[test]
-    fn every_record_is_first_once_however_full_the_bitmaps_are() {
-        // Many more than there are bits: nearly all are compared by their hash.
-        let all: Vec<Known> = (0..200_000u32).map(|i| known_by(&[&(i / 2).to_le_bytes()])).collect();
-        let mut twice = Twice::for_bytes(0);
-        all.iter().for_each(|known| twice.mark(known));
-        let firsts: Vec<bool> = all.iter().map(|known| twice.is_first(known)).collect();
-        assert!(firsts.chunks(2).all(|pair| pair == [true, false]));
     }
 }

@@ -236,7 +236,7 @@ fn open(wanted: &Found) -> io::Result<std::fs::File> {
 }
 
 /// Reads an open file: as lines, or as the one document that it is.
-fn read_one<F: Fold>(
+pub(crate) fn read_one<F: Fold>(
     reader: &mut Reader<F>,
     file: std::fs::File,
     wanted: &Found,
@@ -250,11 +250,11 @@ fn read_one<F: Fold>(
 
 /// The folder that a thread is at: its files are opened without walking to it again.
 #[derive(Default)]
-struct Folder(Option<(PathBuf, Directory)>);
+pub(crate) struct Folder(Option<(PathBuf, Directory)>);
 
 impl Folder {
     /// Opens a file; `next` is the one that will be wanted after it.
-    fn open(&mut self, wanted: &Found, next: Option<&Found>) -> io::Result<std::fs::File> {
+    pub(crate) fn open(&mut self, wanted: &Found, next: Option<&Found>) -> io::Result<std::fs::File> {
         let Some((folder, name)) = split(&wanted.path).filter(|_| wanted.key.inode != 0) else { return open(wanted) };
         if self.0.as_ref().is_none_or(|(path, _)| path.as_os_str() != folder) {
             if next.and_then(|n| split(&n.path)).is_none_or(|(path, _)| path != folder) {

@@ -14,7 +14,7 @@
 //! It is disposable: nothing that it knows is worth keeping, so `kill -9` is a good
 //! way to end it. Nothing is cleaned up at its end, and nothing has to be before its
 //! start: there is one by a lock that the kernel lets go, and whoever has the lock
-//! replaces the socket. It signals an agent in one case only: to finish what a person
+//! replaces the socket, unless systemd holds that open and hands it over. It signals an agent in one case only: to finish what a person
 //! asked for and a crash cut short.
 
 mod burning;
@@ -36,7 +36,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
@@ -46,8 +46,8 @@ use lariat_engine::list::DEADLINE;
 use lariat_engine::records::Wishes;
 use lariat_engine::stop;
 use lariat_shim::socket::{self, SocketError};
-use lariat_sys::clock;
 use lariat_sys::vigil::Woken;
+use lariat_sys::{activation, clock};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::deliver::Deliver;
@@ -134,8 +134,10 @@ impl Daemon {
     }
 }
 
-/// Runs the daemon until it is told to stop. `ready` is called once it can be asked.
-pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<(), DaemonError> {
+/// Runs the daemon until it is told to stop. `ready` is called once it can be asked and has
+/// looked: from then on, whatever changes is told. A first look that hangs holds nobody up.
+pub fn run(places: Places, options: &Options, ready: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {
+    let given = activation::take().map_err(|e| DaemonError::Files("the socket that was handed over".into(), e))?;
     lariat_sys::sparing::sparing();
     more_descriptors();
     let place = Place::of(&places);
@@ -143,7 +145,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
         let path = path.to_owned();
         move |e| DaemonError::Files(path.clone(), e)
     };
-    let lock = place.claim(&places).map_err(files(&place.lock))?.ok_or(DaemonError::Running)?;
+    let lock = place.claim(&places, given.is_some()).map_err(files(&place.lock))?.ok_or(DaemonError::Running)?;
     std::mem::forget(lock); // let go by the end of the process, when nothing else of it is left
     let folder = place.socket.parent().unwrap_or(&place.socket).to_owned();
     lariat_sys::durable::make_folder(&folder).map_err(files(&folder))?;
@@ -151,12 +153,13 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     for ours in [places.state.join("sessions"), places.state.join("claims"), fuses::place(&places)] {
         lariat_sys::durable::make_folder(&ours).map_err(files(&ours))?;
     }
-    let listener = socket::listen(&place.socket)?;
+    let listener = match given {
+        Some(given) => socket::adopt(given, &place.socket)?,
+        None => socket::listen(&place.socket)?,
+    };
     let settings = Settings::read(&places);
-    let opened = options
-        .http
-        .or(settings.http)
-        .map(|port| http::open(port, &place.token).map_err(|e| DaemonError::Http(port, e)));
+    let opened =
+        options.http.or(settings.http).map(|port| http::open(port, &places).map_err(|e| DaemonError::Http(port, e)));
     let (http, door) = opened.transpose()?.unzip();
     let started = Time(clock::now_ms());
     let epoch = format!("{:x}-{:x}", started.0, std::process::id());
@@ -182,13 +185,18 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce()) -> Result<()
     }
     burning::make_good(&daemon);
     let watcher = Arc::clone(&daemon);
-    let thread = std::thread::Builder::new().name("watch".into());
-    thread.spawn(move || watch(&watcher, watching)).map_err(files(&folder))?;
+    let (looked, first_look) = mpsc::channel();
+    let thread = |name: &str| std::thread::Builder::new().name(name.into());
+    thread("watch").spawn(move || watch(&watcher, watching, &looked)).map_err(files(&folder))?;
     if let Some(door) = door {
         http::start(&daemon, door).map_err(files(&folder))?;
     }
     deliver::start(&daemon);
-    ready();
+    let tell = move || {
+        let _ = first_look.recv_timeout(DEADLINE); // then without
+        ready();
+    };
+    thread("ready").stack_size(128 << 10).spawn(tell).map_err(files(&folder))?;
     let served = serve::serve(&daemon, &listener);
     daemon.hub.close();
     served.map_err(files(&place.socket))?;
@@ -214,11 +222,14 @@ fn note_panics(daemon: &Arc<Daemon>) {
 }
 
 /// Watches for as long as the process lives.
-fn watch(daemon: &Arc<Daemon>, mut watching: Watching) {
+fn watch(daemon: &Arc<Daemon>, mut watching: Watching, looked_once: &mpsc::Sender<()>) {
     let mut begun = false;
     loop {
         // A look that fails in our own code must not end all looking.
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(daemon, &mut watching, begun)));
+        if !begun {
+            let _ = looked_once.send(()); // it was waited for no longer
+        }
         begun = true;
         lariat_sys::spawn::trim_memory();
         let slept = looked.map_or(Err(io::ErrorKind::Other.into()), |()| rest(daemon, &mut watching));

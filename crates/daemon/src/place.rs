@@ -10,6 +10,7 @@ use lariat_adapters::look::Places;
 use lariat_engine::start;
 use lariat_protocol::client::{Client, ClientError};
 use lariat_protocol::wire::{Hello, PROTOCOL};
+use lariat_shim::socket;
 use lariat_sys::durable;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -44,19 +45,33 @@ impl Place {
     /// has it until its last thread is gone, and one that is just starting does not
     /// answer yet: that is soon over. The lock is let go by whatever ends this process,
     /// and inherited by nothing that it starts.
-    pub fn claim(&self, places: &Places) -> io::Result<Option<File>> {
+    ///
+    /// Who holds the lock owns the socket, with one exception: systemd may hold that open
+    /// for a daemon that it starts when somebody knocks. Such a door is not ours to
+    /// replace, so the lock is left to that daemon. The one whom it was `given` to does
+    /// not ask there: it would ask itself.
+    pub fn claim(&self, places: &Places, given: bool) -> io::Result<Option<File>> {
         let file = open(&self.lock)?;
         let began = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Some(file)),
+                Ok(()) if given || !socket::is_open(&self.socket) => return Ok(Some(file)),
+                Ok(()) => file.unlock()?,
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(e)) => return Err(e),
             }
-            if self.connect(places).is_ok() || began.elapsed() > PATIENCE {
+            if (!given && self.connect(places).is_ok()) || began.elapsed() > PATIENCE {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether no daemon has the lock, as far as can be told.
+    pub fn is_free(&self) -> bool {
+        match OpenOptions::new().write(true).open(&self.lock) {
+            Ok(file) => file.try_lock().is_ok(),
+            Err(e) => e.kind() == io::ErrorKind::NotFound,
         }
     }
 

@@ -60,15 +60,17 @@ pub fn of(model: &str, own: &[Price]) -> Option<Price> {
     })
 }
 
-/// What these tokens cost at a price, in USD.
-pub fn cost(price: &Price, tokens: &Tokens) -> f64 {
+/// What these tokens cost at a price, in millionths of a millionth of a USD: a whole number, so that a sum is
+/// the same however it was put together.
+pub fn cost(price: &Price, tokens: &Tokens) -> u128 {
     let parts = [
         (tokens.input, price.input),
         (tokens.output, price.output),
         (tokens.cache_read, price.cache_read),
         (tokens.cache_write, price.cache_write),
     ];
-    parts.into_iter().map(|(count, price)| count as f64 * price).sum::<f64>() / 1e6
+    // The price of a million, in USD, is a millionth of that of one token in these.
+    parts.into_iter().map(|(count, price)| u128::from(count) * (price * 1e6).round() as u128).sum()
 }
 
 /// The model without who provides it and without its day: `anthropic/claude-opus-4-1-20250805` is
@@ -110,6 +112,6 @@ mod tests {
         assert_eq!(of("my/gpt-5", &own).unwrap().input, 9.0);
         assert_eq!(of("other/gpt-5", &own).unwrap().input, 1.0);
         let tokens = Tokens { input: 1_000_000, output: 500_000, cache_read: 2_000_000, cache_write: 250_000 };
-        assert_eq!(cost(&own[0], &tokens), 1.0 + 1.0 + 6.0 + 1.0);
+        assert_eq!(cost(&own[0], &tokens), 9_000_000_000_000);
     }
 }

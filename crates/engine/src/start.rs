@@ -25,8 +25,8 @@ use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Shim, VERSION};
 use lariat_shim::start::{self, StartError};
 use lariat_sys::point::point;
+use lariat_sys::process::{self, Identity};
 use lariat_sys::tree::Tree;
-use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable};
 
 use crate::after::After;
@@ -42,6 +42,11 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::from_millis(700);
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
+/// How soon and how late one looks again whether it is there.
+const SOONEST: Duration = Duration::from_micros(500);
+const LATEST: Duration = Duration::from_millis(20);
+/// How long a shim whose agent has ended may take to leave.
+const LEAVING: Duration = Duration::from_secs(5);
 /// Where copies of the agent's files are kept, in the session's folder.
 const KEPT: &str = "kept";
 /// How much of a terminal's output is kept.
@@ -277,7 +282,7 @@ impl Start<'_> {
         self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
         let env = environment(&self.plan.env, self.env);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
-        let shim = first.and_then(|()| Ok(start::start(&program, folder, &env)?));
+        let shim = first.and_then(|()| self.hold(&program, &env));
         drop(locks);
         let shim = shim?;
         let chosen = self.record.native_id.is_some();
@@ -299,13 +304,25 @@ impl Start<'_> {
         })
     }
 
+    /// Has a shim start it. One of the run before may be about to leave: it wrote down the end, and
+    /// tells its viewers.
+    fn hold(&self, program: &Path, env: &[(OsString, OsString)]) -> Result<Shim, LaunchError> {
+        let began = Instant::now();
+        loop {
+            match start::start(program, self.folder, env) {
+                Err(StartError::Held(_)) if self.again && began.elapsed() < LEAVING => {
+                    point("launch.held");
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                held => return held.map_err(LaunchError::Start),
+            }
+        }
+    }
+
     /// Waits until the agent's own id is known.
     fn know(&self, shim: &Shim, began: Time) -> Result<String, LaunchError> {
         let (clock, name) = (Instant::now(), self.adapter.name());
-        let mut watch = Watch::new().map_err(files(self.folder))?;
-        watch.path(self.folder);
-        watch.path(&self.question.places.claude.join("sessions"));
-        watch.process(shim.agent.pid);
+        let agent = Identity::open(shim.agent.pid).ok().map(|(_, pidfd)| pidfd);
         loop {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(shim));
@@ -326,7 +343,13 @@ impl Start<'_> {
                 }
                 _ => {}
             }
-            let _ = watch.sleep(Duration::from_millis(20), Duration::ZERO);
+            // A look soon after the start, later ones further apart. Hints of the kernel would
+            // cost more than they bring: letting go of them takes it as long as a launch.
+            let pause = (clock.elapsed() / 4).clamp(SOONEST, LATEST);
+            let ended = agent.as_ref().is_none_or(|agent| process::wait_exit(agent, pause).unwrap_or(true));
+            if ended {
+                std::thread::sleep(SOONEST); // how it ended is being written down
+            }
         }
     }
 

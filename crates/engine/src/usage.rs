@@ -9,15 +9,13 @@ use std::sync::atomic::AtomicUsize;
 
 use lariat_adapters::look::{Look, Places, Scope, Sighting};
 use lariat_adapters::settings::{Price, Settings};
-use lariat_adapters::spent::{Spent, Use};
+use lariat_adapters::spent::{DAY, Grain, Spent, Tell, Use};
 use lariat_core::{Row, Time, Tokens, Untrusted, Warning};
 use lariat_sys::clock;
 
 use crate::launched;
 use crate::list::{DEADLINE, session};
 use crate::prices;
-
-const DAY: i64 = 86_400;
 
 /// What a row stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -38,16 +36,16 @@ pub enum By {
 }
 
 /// What was used and what it cost.
-#[derive(Clone, Copy, PartialEq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sum {
     /// `input` is what came from no cache.
     pub tokens: Tokens,
     /// How many answers.
     pub answers: u64,
-    /// What the agents themselves say they cost, in USD.
-    pub recorded: f64,
+    /// What the agents themselves say they cost, in millionths of a millionth of a USD.
+    recorded: u128,
     /// What the others cost by the tables.
-    pub by_table: f64,
+    by_table: u128,
     /// Answers whose cost is known.
     pub priced: u64,
     /// Tokens that have no price.
@@ -61,9 +59,19 @@ impl Sum {
         [t.output, t.cache_read, t.cache_write].iter().fold(t.input, |sum, n| sum.saturating_add(*n))
     }
 
-    /// What is known of the cost; `None` if nothing is.
+    /// What is known of the cost, in USD; `None` if nothing is.
     pub fn cost(&self) -> Option<f64> {
-        (self.priced > 0 || self.answers == 0).then_some(self.recorded + self.by_table)
+        (self.priced > 0 || self.answers == 0).then_some(dollars(self.recorded + self.by_table))
+    }
+
+    /// What the agents themselves say they cost, in USD.
+    pub fn recorded(&self) -> f64 {
+        dollars(self.recorded)
+    }
+
+    /// What the others cost by the tables, in USD.
+    pub fn by_table(&self) -> f64 {
+        dollars(self.by_table)
     }
 
     fn add(&mut self, used: &Use, price: Option<&Price>) {
@@ -72,9 +80,9 @@ impl Sum {
         to.output = to.output.saturating_add(from.output);
         to.cache_read = to.cache_read.saturating_add(from.cache_read);
         to.cache_write = to.cache_write.saturating_add(from.cache_write);
-        self.answers += 1;
+        self.answers += used.answers;
         match (used.cost, price) {
-            (Some(cost), _) => self.recorded += cost,
+            (Some(cost), _) => self.recorded += u128::from(cost),
             (None, Some(price)) => self.by_table += prices::cost(price, from),
             (None, None) => {
                 let all = [from.input, from.output, from.cache_read, from.cache_write];
@@ -82,7 +90,7 @@ impl Sum {
                 return;
             }
         }
-        self.priced += 1;
+        self.priced += used.answers;
     }
 
     fn join(&mut self, other: &Sum) {
@@ -97,6 +105,10 @@ impl Sum {
         self.priced += other.priced;
         self.unpriced = self.unpriced.saturating_add(other.unpriced);
     }
+}
+
+fn dollars(usd: u128) -> f64 {
+    usd as f64 / 1e12
 }
 
 /// The answer.
@@ -140,7 +152,10 @@ pub fn usage(places: &Places, by: By, since: Option<Time>) -> Usage {
         steps: &steps,
         judge: &judge,
     };
-    let mut rows = Rows { by, since: since.map(|t| t.0.div_euclid(1000)), own: &settings.prices, ..Rows::default() };
+    let since = since.map(|t| t.0.div_euclid(1000));
+    // What began within a day is told by answers only.
+    let grain = if since.is_some_and(|since| since.rem_euclid(DAY) != 0) { Grain::Answer } else { Grain::Day };
+    let mut rows = Rows { by, since, own: &settings.prices, ..Rows::default() };
     let mut usage = Usage {
         at: now,
         rows: Vec::new(),
@@ -158,7 +173,7 @@ pub fn usage(places: &Places, by: By, since: Option<Time>) -> Usage {
             let id = [agent, ":", session].concat();
             launched.as_ref()?.by_id.get(&id)?.record.group.clone()
         };
-        match adapter.spent(&look, &mut |spent| rows.take(agent, &spent, &group)) {
+        match adapter.spent(&look, &mut Tell { grain, to: &mut |spent| rows.take(agent, &spent, &group) }) {
             Some(warnings) => {
                 usage.partial |= !warnings.is_empty();
                 usage.warnings.extend(warnings);
@@ -187,59 +202,48 @@ struct Rows<'a> {
     own: &'a [Price],
     days: BTreeMap<Option<i64>, Sum>,
     named: HashMap<Option<String>, Sum>,
-    /// Of each model, its price, if it has one, and whether it was needed and was not there.
-    models: HashMap<String, (Option<Price>, bool)>,
+    /// Where each model stands in `priced`.
+    models: HashMap<String, usize>,
+    /// Of each model, its price, if it has one, and whether it was needed.
+    priced: Vec<(String, Option<Price>, bool)>,
     undated: u64,
 }
 
 impl Rows<'_> {
     fn take(&mut self, agent: &str, spent: &Spent<'_>, group: &dyn Fn(&str) -> Option<String>) {
-        let mut prices: Vec<Option<Price>> = Vec::with_capacity(spent.models.len());
-        for model in spent.models {
-            if !self.models.contains_key(model) {
-                self.models.insert(model.clone(), (prices::of(model, self.own), false));
-            }
-            prices.push(self.models.get(model).and_then(|(price, _)| price.clone()));
-        }
-        let mut needed = vec![false; prices.len()];
-        let mut by_model = vec![Sum::default(); if self.by == By::Model { prices.len() } else { 1 }];
+        let models: Vec<usize> = spent.models.iter().map(|model| self.number(model)).collect();
+        let mut by_model = vec![Sum::default(); if self.by == By::Model { models.len() } else { 1 }];
         let mut day = (None, Sum::default());
         for used in spent.uses {
             match (self.since, used.at) {
                 (Some(since), Some(at)) if at < since => continue,
                 (Some(_), None) => {
-                    self.undated += 1;
+                    self.undated += used.answers;
                     continue;
                 }
                 _ => {}
             }
-            let price = prices.get(used.model).and_then(Option::as_ref);
-            if let Some(needed) = needed.get_mut(used.model) {
+            let of = used.at.map(|at| at.div_euclid(DAY));
+            if self.by == By::Day && of != day.0 {
+                self.of_day(std::mem::replace(&mut day, (of, Sum::default())));
+            }
+            let mut price = None;
+            if let Some((_, known, needed)) = models.get(used.model).and_then(|m| self.priced.get_mut(*m)) {
                 *needed |= used.cost.is_none();
+                price = known.as_ref();
             }
             match self.by {
-                By::Day => {
-                    let of = used.at.map(|at| at.div_euclid(DAY));
-                    if of != day.0 {
-                        self.of_day(std::mem::replace(&mut day, (of, Sum::default())));
-                    }
-                    day.1.add(used, price);
-                }
-                By::Model => by_model[used.model.min(prices.len() - 1)].add(used, price),
+                By::Day => day.1.add(used, price),
+                By::Model => by_model[used.model.min(models.len() - 1)].add(used, price),
                 _ => by_model[0].add(used, price),
             }
         }
         self.of_day(day);
-        for (model, needed) in spent.models.iter().zip(needed) {
-            if let Some((_, asked)) = self.models.get_mut(model) {
-                *asked |= needed;
-            }
-        }
         let name = match self.by {
             By::Day => return,
             By::Model => {
                 for (model, sum) in spent.models.iter().zip(by_model) {
-                    self.of_name(Some(model.clone()), &sum);
+                    self.of_name(Some((*model).to_owned()), &sum);
                 }
                 return;
             }
@@ -249,6 +253,16 @@ impl Rows<'_> {
             By::Session => Some([agent, ":", spent.session].concat()),
         };
         self.of_name(name, &by_model[0]);
+    }
+
+    /// Where a model stands in `priced`.
+    fn number(&mut self, model: &str) -> usize {
+        if let Some(number) = self.models.get(model) {
+            return *number;
+        }
+        self.priced.push((model.to_owned(), prices::of(model, self.own), false));
+        self.models.insert(model.to_owned(), self.priced.len() - 1);
+        self.priced.len() - 1
     }
 
     fn of_day(&mut self, (day, sum): (Option<i64>, Sum)) {
@@ -273,7 +287,7 @@ impl Rows<'_> {
             usage.total.join(sum);
         }
         let mut unpriced = BTreeSet::new();
-        for (model, (price, needed)) in self.models {
+        for (model, price, needed) in self.priced {
             match price {
                 _ if !needed => {}
                 Some(price) => usage.prices.push((Untrusted::new(model), price)),

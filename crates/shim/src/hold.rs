@@ -52,6 +52,8 @@ const MOST: usize = 64;
 const ROW_LESS: Duration = Duration::from_millis(50);
 /// How long the door stays shut when no descriptor is free.
 const SHUT: Duration = Duration::from_secs(1);
+/// A terminal that gives less has no more for now, as a rule.
+const FEW: usize = 512;
 /// How often a keeper is replaced: one that cannot live is not tried for ever.
 const KEEPERS: u32 = 16;
 /// How much is read after the end, lest a child that writes on keeps us for ever.
@@ -219,7 +221,12 @@ impl<'a> Hold<'a> {
         let mut len = HEADER;
         while len < self.scratch.len() {
             match rustix::io::read(&terminal.master, &mut self.scratch[len..]) {
-                Ok(n) if n > 0 => len += n,
+                Ok(n) if n > 0 => {
+                    len += n;
+                    if n < FEW {
+                        break; // most likely all there is: if not, we are woken again
+                    }
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 _ => break, // nothing more for now
             }
@@ -227,11 +234,12 @@ impl<'a> Hold<'a> {
         let read = len - HEADER;
         if read > 0 {
             self.scratch[..HEADER].copy_from_slice(&header(Kind::Output, read));
+            // Whoever looks on waits for it; the disk can wait.
             let before = ring.end();
+            let took = |v: &mut Viewer| v.offer(&self.scratch[..len], before);
+            let seen: Vec<&mut Viewer> = self.viewers.iter_mut().filter_map(|v| took(v).then_some(v)).collect();
             ring.append(&self.scratch[HEADER..len]);
-            for viewer in &mut self.viewers {
-                viewer.offer(&self.scratch[..len], before, ring.end());
-            }
+            seen.into_iter().for_each(|v| v.saw(ring.end()));
         }
         read
     }

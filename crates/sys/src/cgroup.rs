@@ -23,6 +23,21 @@ pub fn name(handle: &str, shim: u32) -> String {
     format!("{PREFIX}{handle}.{shim}")
 }
 
+/// Whether this process stands in the cgroup of a unit of systemd's, or below it.
+pub fn is_in_unit(unit: &str) -> bool {
+    fs::read_to_string("/proc/self/cgroup").is_ok_and(|own| names_unit(&own, unit))
+}
+
+/// Units are in the one tree of version 2, or in systemd's own of version 1.
+fn names_unit(own: &str, unit: &str) -> bool {
+    let path = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (kind, path) = (parts.next()?, parts.next()?);
+        (kind.is_empty() || kind == "name=systemd").then(|| path.split('/').any(|part| part == unit))
+    };
+    own.lines().filter_map(path).any(|found| found)
+}
+
 /// The inode of a cgroup, by which it is known for as long as the machine runs.
 pub fn inode(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|m| m.ino())
@@ -119,5 +134,15 @@ mod tests {
         let place = std::env::temp_dir();
         assert_eq!(Cgroup::find(&place, inode(&place).unwrap()), None);
         assert_eq!(inode(&place.join("no such")), None);
+    }
+    #[test]
+    fn a_unit_is_a_whole_name_in_the_tree_that_units_are_in() {
+        let v2 = "0::/user.slice/user@1000.service/app.slice/lariat.service\n";
+        assert!(names_unit(v2, "lariat.service"));
+        assert!(names_unit("0::/app.slice/lariat.service/lariat.brisk-heron.7\n", "lariat.service"));
+        assert!(names_unit("4:memory:/x\n1:name=systemd:/app.slice/lariat.service\n0::/\n", "lariat.service"));
+        for no in ["0::/not-lariat.service", "0::/lariat.service.d", "4:memory:/lariat.service", "0::/", "", "x"] {
+            assert!(!names_unit(no, "lariat.service"), "{no}");
+        }
     }
 }

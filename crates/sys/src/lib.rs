@@ -6,6 +6,7 @@
 //! Start with [`scan`] for the process table and [`process`] for what a process
 //! is: not a PID, but a boot, a PID, a start time and a pidfd inode.
 
+pub mod activation;
 pub mod beneath;
 pub mod cgroup;
 pub mod clock;

@@ -109,7 +109,7 @@ fn split_into(cgroup: BorrowedFd<'_>) -> io::Result<Side> {
     side_of(unsafe { libc::syscall(libc::SYS_clone3, args.as_ptr(), size_of_val(&args)) })
 }
 
-fn one_thread() -> io::Result<()> {
+pub(crate) fn one_thread() -> io::Result<()> {
     match fs::read_dir("/proc/self/task")?.count() {
         1 => Ok(()),
         _ => Err(io::Error::other("a process with several threads cannot be split")),

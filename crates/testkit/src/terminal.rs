@@ -23,7 +23,7 @@ use rustix::{
 };
 use vt100::{Callbacks, Parser, Screen};
 
-use crate::{Program, World, world::Running};
+use crate::{Picture, Program, World, world::Running};
 
 /// A key that is not a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +192,11 @@ impl Terminal {
     /// What is on the screen now, one line per row.
     pub fn text(&self) -> String {
         self.lock().parser.screen().contents()
+    }
+
+    /// How the screen looks now.
+    pub fn picture(&self) -> Picture {
+        Picture::of(self.lock().parser.screen())
     }
 
     /// Every byte that was shown, from the start.

@@ -1,5 +1,6 @@
-// Asks the daemon. Every call carries the token in a header; an answer that says the token is not ours shuts
-// the page. Nothing else talks to the network but `events.ts` and the terminal.
+// Asks the daemon, and nobody else: while the line to it is lost nothing is sent, and what was answered by then is
+// not believed. Every call carries the pass in a header; an answer that says the pass is not ours shuts the page.
+// Nothing else talks to the network but `enter.svelte.ts`, `events.ts` and the terminal.
 import { entrance } from './enter.svelte';
 import type { JournalEntry } from './types';
 
@@ -22,10 +23,14 @@ function refusal(status: number, body: string): Refused {
 }
 
 async function ask(path: string, init: RequestInit): Promise<string> {
+  if (!entrance.trusted) throw new Refused(0, 'No word from the daemon: nothing was sent.');
+  const turn = entrance.turn;
   const headers = { ...init.headers, Authorization: `Bearer ${entrance.token}` };
   const answer = await fetch(path, { ...init, headers, cache: 'no-store', redirect: 'error' });
   const body = await answer.text();
-  if (answer.status === 401) entrance.shut('The token of this tab is no longer known.');
+  if (turn !== entrance.turn) throw new Refused(0, 'The daemon went away meanwhile: look whether it was done.');
+  // One that was started a moment ago will prove to be the daemon, or not.
+  if (answer.status === 401 && !entrance.keyed) entrance.shut('The token of this tab is no longer known.');
   // A verb that did only a part says so in its answer, which is worth reading.
   if (!answer.ok && !body.startsWith('{"schema"')) throw refusal(answer.status, body);
   return body;

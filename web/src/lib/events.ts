@@ -1,6 +1,7 @@
 // The stream of events: read by fetch, because an EventSource cannot carry a token in a header. It goes on
-// after the last event it has seen, tries again by itself for ever, and tells how the line is.
-import { entrance } from './enter.svelte';
+// after the last event it has seen, tries again by itself for ever, and tells how the line is. It is proven to come
+// from the daemon, and while it lasts the daemon lives and has its port: so everything else leans on it.
+import { STRANGER, entrance, nonce } from './enter.svelte';
 import type { Told } from './types';
 
 export type Line = 'connecting' | 'live' | 'lost';
@@ -44,11 +45,15 @@ export function listen(ears: Ears): () => void {
     };
     try {
       awake();
-      const headers: Record<string, string> = { Authorization: `Bearer ${entrance.token}` };
+      if (!(await entrance.meet(abort.signal))) throw new Error(STRANGER);
+      const number = nonce();
+      const headers: Record<string, string> = { Authorization: `Bearer ${entrance.token}`, 'Lariat-Nonce': number };
       if (last) headers['Last-Event-ID'] = last;
-      const answer = await fetch('/v1/events', { headers, signal: abort.signal, cache: 'no-store' });
-      if (answer.status === 401) return entrance.shut('The token of this tab is no longer known.');
+      const answer = await fetch('/v1/events', { headers, signal: abort.signal, cache: 'no-store', redirect: 'error' });
+      if (answer.status === 401 && !entrance.keyed) return entrance.shut('The token of this tab is no longer known.');
       if (!answer.ok || !answer.body) throw new Error(`the daemon answered ${answer.status}`);
+      if (!(await entrance.proven(number, answer.headers.get('Lariat-Proof') ?? ''))) throw new Error(STRANGER);
+      entrance.trusted = true;
       ears.line('live', '');
       pause = FIRST_PAUSE;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -79,6 +84,8 @@ export function listen(ears: Ears): () => void {
       } catch (error) {
         if (error instanceof Error && error.name !== 'AbortError' && error.name !== 'TypeError') why = error.message;
       }
+      current?.abort();
+      entrance.lost();
       if (over || entrance.door !== 'open') return;
       ears.line('lost', why);
       await new Promise<void>((go) => (waiting = { timer: window.setTimeout(go, pause), go }));

@@ -23,6 +23,10 @@ function address(id: string): string {
 
 /** Connects; call what it returns to leave. */
 export function connect(glass: HTMLElement, id: string, watcher: Watcher): () => void {
+  if (!entrance.trusted) {
+    watcher.closed('no word from the daemon', false);
+    return () => {};
+  }
   const only = watcher.watch;
   const terminal = new Terminal({
     allowProposedApi: false,
@@ -41,22 +45,27 @@ export function connect(glass: HTMLElement, id: string, watcher: Watcher): () =>
   terminal.open(glass);
   terminal.textarea?.setAttribute('aria-label', 'Terminal input');
 
+  // Whatever is typed is for the daemon that is there now, and for nobody who comes after it.
+  const turn = entrance.turn;
+  const ours = () => entrance.trusted && turn === entrance.turn;
   const socket = new WebSocket(address(id), ['lariat.terminal.v1', `lariat.token.${entrance.token}`]);
   socket.binaryType = 'arraybuffer';
   const bytes = new TextEncoder();
-  const send = (data: string | Uint8Array<ArrayBuffer>) => socket.readyState === WebSocket.OPEN && socket.send(data);
+  const send = (data: string | Uint8Array<ArrayBuffer>) => socket.readyState === WebSocket.OPEN && ours() && socket.send(data);
   const resize = () => {
     const size = fit.proposeDimensions();
     if (!only && size && size.cols > 1) send(JSON.stringify({ resize: [size.cols, size.rows] }));
   };
   let end: string | null = null;
   socket.onopen = () => {
+    if (!ours()) return socket.close();
     if (only) send(JSON.stringify({ watch: true }));
     resize();
     if (!only) terminal.focus();
     watcher.opened();
   };
   socket.onmessage = ({ data }: MessageEvent<ArrayBuffer | string>) => {
+    if (!ours()) return socket.close();
     if (typeof data !== 'string') return terminal.write(new Uint8Array(data));
     const said = JSON.parse(data) as { size?: [number, number]; ended?: { code?: number | null; signal?: number | null } };
     if (said.size) terminal.resize(Math.max(2, said.size[0]), Math.max(1, said.size[1]));

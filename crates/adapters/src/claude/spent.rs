@@ -13,10 +13,11 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::registry;
+use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};
 use crate::look::Look;
 use crate::reader::Fold;
-use crate::spent::{self, Again, Counts, File, Tally, Tell, Use};
+use crate::spent::{self, Again, Tally, Tell, Use};
 use crate::store::{Found, in_parallel};
 
 /// What a line that counts has in it. Made once: a store has millions of lines.
@@ -66,7 +67,8 @@ impl Fold for Answers {
                 cache_read: count("cache_read_input_tokens"),
                 cache_write: count("cache_creation_input_tokens"),
             },
-            cost: line.get("costUSD").f64(), // as versions before 1.0.9 wrote
+            cost: line.get("costUSD").f64().and_then(spent::usd), // as versions before 1.0.9 wrote
+            answers: 1,
         };
         self.0.take(known, model, used, Again::Larger);
     }
@@ -100,7 +102,7 @@ pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
         Err(e) => warnings.push(registry::warning(look, &projects, e.to_string())),
     }
     let warning = |path: &Path, why: String| registry::warning(look, path, why);
-    warnings.extend(spent::tell::<Answers>(look, "usage-claude", files, &warning, to));
+    warnings.extend(counting::tell::<Answers>(look, "usage-claude", files, &warning, to));
     warnings
 }
 

@@ -9,6 +9,7 @@
 //!
 //! A sub-agent has a rollout of its own, which counts for the session it works for.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -18,10 +19,11 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::{sessions, warning};
+use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};
 use crate::look::{Look, Report};
 use crate::reader::Fold;
-use crate::spent::{self, Again, Counts, File, Spent, Tally, Tell, Use};
+use crate::spent::{self, Again, Spent, Tally, Tell, Use};
 
 /// How far up a sub-agent is followed to the session it works for.
 const DEEPEST: usize = 16;
@@ -67,7 +69,7 @@ impl Responses {
         let fresh = input.saturating_sub(cache_read).saturating_sub(cache_write);
         let tokens = Tokens { input: fresh, output, cache_read, cache_write };
         let model = self.model.as_deref().unwrap_or("unknown").to_owned();
-        self.tally.take(known, &model, Use { at, model: 0, tokens, cost: None }, Again::Larger);
+        self.tally.take(known, &model, Use { at, model: 0, tokens, cost: None, answers: 1 }, Again::Larger);
     }
 
     fn record(&mut self, p: Value<'_>, at: Option<i64>) {
@@ -181,19 +183,19 @@ pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
     let files = sessions::listed(look, &mut report).into_iter();
     let files: Vec<File> = files.map(|(session, found)| File { session, dir: None, found }).collect();
     let warning = |path: &Path, why: String| warning(look, path, why);
-    let mut parents: HashMap<String, String> = HashMap::new();
-    let mut known = |file: &File, fold: &Responses| {
-        let works_for = fold.tally.session.clone();
-        parents.extend(works_for.map(|parent| (file.session.clone(), parent)));
+    let parents: RefCell<HashMap<String, String>> = RefCell::default();
+    let mut known = |file: &File, works_for: Option<&str>| {
+        parents.borrow_mut().extend(works_for.map(|parent| (file.session.clone(), parent.to_owned())));
     };
-    let counted = spent::read::<Responses>(look, "usage-codex", files, &warning, &mut known);
-    report.warnings.extend(counted.tell(&mut |spent| {
+    let mut counted = |spent: Spent<'_>| {
         // A sub-agent of a sub-agent works for the session at the root.
-        let mut session = spent.session;
+        let (parents, mut session) = (parents.borrow(), spent.session);
         for _ in 0..DEEPEST {
             session = parents.get(session).map_or(session, String::as_str);
         }
-        to(Spent { session, ..spent });
-    }));
+        (to.to)(Spent { session, ..spent });
+    };
+    let to = &mut Tell { grain: to.grain, to: &mut counted };
+    report.warnings.extend(counting::tell_of::<Responses>(look, "usage-codex", files, &warning, &mut known, to));
     report.warnings
 }

@@ -10,10 +10,11 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::{sessions, warning};
+use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};
 use crate::look::{Look, Report};
 use crate::reader::Fold;
-use crate::spent::{self, Again, Counts, File, Tally, Tell, Use};
+use crate::spent::{self, Again, Tally, Tell, Use};
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Messages(Tally);
@@ -36,6 +37,7 @@ impl Messages {
                 cache_write: 0,
             },
             cost: None,
+            answers: 1,
         };
         let model = message.get("model").some_str().unwrap_or("unknown");
         self.0.take(spent::known_by(&[id.as_bytes()]), model, used, Again::Last);
@@ -89,6 +91,6 @@ pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
     let files = sessions::listed(look, &mut report).into_iter();
     let files = files.map(|(session, dir, found)| File { session, dir, found }).collect();
     let warning = |path: &Path, why: String| warning(look, path, why);
-    report.warnings.extend(spent::tell::<Messages>(look, "usage-gemini", files, &warning, to));
+    report.warnings.extend(counting::tell::<Messages>(look, "usage-gemini", files, &warning, to));
     report.warnings
 }

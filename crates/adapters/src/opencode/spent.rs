@@ -58,7 +58,7 @@ impl Session {
             self.models.push(model);
             self.models.len() - 1
         });
-        self.uses.push((known, Use { at, model, tokens, cost }));
+        self.uses.push((known, Use { at, model, tokens, cost: cost.and_then(spent::usd), answers: 1 }));
     }
 }
 
@@ -88,7 +88,8 @@ pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
             root = parents.get(root).copied().filter(|p| sessions.contains_key(*p)).unwrap_or(root);
         }
         if !uses.is_empty() {
-            to(Spent { session: root, dir: session.dir.as_deref(), models: &session.models, uses: &uses });
+            let models: Vec<&str> = session.models.iter().map(String::as_str).collect();
+            (to.to)(Spent { session: root, dir: session.dir.as_deref(), models: &models, uses: &uses });
         }
     }
     problems.into_iter().map(|(path, why)| warning(look, &path, why)).collect()

@@ -9,10 +9,11 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::{sessions, warning};
+use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};
 use crate::look::{Look, Report};
 use crate::reader::Fold;
-use crate::spent::{self, Again, Counts, File, Tally, Tell, Use};
+use crate::spent::{self, Again, Tally, Tell, Use};
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Answers(Tally);
@@ -60,7 +61,8 @@ impl Fold for Answers {
                     model: 0,
                     tokens,
                     // Pi writes 0 where it knows no price.
-                    cost: usage.get("cost").get("total").f64().filter(|cost| *cost > 0.0),
+                    cost: usage.get("cost").get("total").f64().filter(|cost| *cost > 0.0).and_then(spent::usd),
+                    answers: 1,
                 };
                 let model = message.get("model").some_str().unwrap_or("unknown");
                 self.0.take(spent::known_by(&known), model, used, Again::Last);
@@ -86,6 +88,6 @@ pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
     let files = sessions::listed(look, &mut report).into_iter();
     let files = files.map(|(session, found)| File { session, dir: None, found }).collect();
     let warning = |path: &Path, why: String| warning(look, path, why);
-    report.warnings.extend(spent::tell::<Answers>(look, "usage-pi", files, &warning, to));
+    report.warnings.extend(counting::tell::<Answers>(look, "usage-pi", files, &warning, to));
     report.warnings
 }

@@ -95,7 +95,7 @@ pub enum DaemonVerb {
     Restart(DaemonStart),
     /// Tell how it is, and what is here now
     Status,
-    /// Have systemd start it whenever you log in
+    /// Have systemd start it when you log in, and whenever it is asked
     Install {
         /// Serve HTTP on this port of this machine
         #[arg(long, value_name = "PORT")]

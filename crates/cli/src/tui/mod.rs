@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::look::Places;
 use lariat_core::Session;
 use lariat_engine::list::Answer;
+use lariat_sys::point::point;
 use lariat_sys::process::Identity;
 use lariat_sys::signals::{self, Caught};
 use ratatui::Terminal;
@@ -198,7 +199,8 @@ impl<'a> Top<'a> {
             self.preview.want(self.wanted.clone());
         }
         self.terminal.draw(|frame| draw::draw(frame, &mut self.app))?;
-        self.app.moved = false;
+        // What was typed before this was drawn was not meant for it.
+        self.app.moved &= is_typed()?;
         Ok(())
     }
 
@@ -235,7 +237,12 @@ impl<'a> Top<'a> {
 
     fn hear(&mut self, event: Event) {
         match event {
-            Event::Looked(answer) => self.app.looked(answer),
+            Event::Looked(answer) => {
+                self.app.looked(answer);
+                if self.app.moved {
+                    point("top.moved");
+                }
+            }
             Event::Failed(why) => self.app.refuse(why),
             Event::Shown(shown) => self.app.preview = Some(shown),
             Event::Said(number, line) => self.app.said(number, &line),
@@ -330,5 +337,16 @@ impl<'a> Top<'a> {
             }
         }
         Ok((child.wait()?.code(), None))
+    }
+}
+
+/// Whether somebody has typed what was not read yet.
+fn is_typed() -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut fds, Some(&Timespec::default())) {
+        Ok(count) => Ok(count > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(e) => Err(e.into()),
     }
 }

@@ -107,7 +107,7 @@ pub struct App {
     pub shown: Vec<usize>,
     pub rows: Vec<Row>,
     pub selected: Option<Untrusted>,
-    /// Another one is chosen than was drawn, and not by a key.
+    /// Another one is chosen than was seen by whoever typed what comes next, and not by a key.
     pub moved: bool,
     pub last: Option<Untrusted>,
     /// Where the chosen one stands among the rows of sessions.

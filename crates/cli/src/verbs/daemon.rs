@@ -1,6 +1,7 @@
 //! `lariat daemon`: starting, stopping and asking it; and being it.
 //!
-//! Nothing here starts a daemon unless a person says `daemon start`, `restart` or `web`.
+//! Nothing here starts a daemon unless a person says `daemon start`, `restart` or `web`. Once
+//! one is installed, systemd starts it for whoever knocks.
 
 mod unit;
 
@@ -115,6 +116,10 @@ fn told(out: &mut Out, word: &str, text: std::fmt::Arguments<'_>) -> Done {
 }
 
 fn stop(places: &Places, place: &Place, out: &mut Out) -> Done {
+    // Not asked for if there is none: systemd would start one to be stopped.
+    if place.is_free() {
+        return told(out, "absent", format_args!("no daemon runs"));
+    }
     match place.connect(places) {
         Ok(client) => {
             client.stop()?;

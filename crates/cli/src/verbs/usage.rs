@@ -102,8 +102,8 @@ impl<'a> Told<'a> {
             tokens: sum.tokens,
             answers: sum.answers,
             cost_usd: sum.cost().map(cents),
-            recorded_usd: cents(sum.recorded),
-            table_usd: cents(sum.by_table),
+            recorded_usd: cents(sum.recorded()),
+            table_usd: cents(sum.by_table()),
             unpriced_tokens: sum.unpriced,
         };
         Told {
@@ -187,13 +187,13 @@ fn lines(usage: &Usage, home: &str, out: &Out) -> Vec<String> {
         }
     }
     let mut notes = Vec::new();
-    if usage.total.recorded > 0.0 {
-        notes.push(format!("{} of it is what the agents themselves recorded", shown(usage.total.recorded)));
+    if usage.total.recorded() > 0.0 {
+        notes.push(format!("{} of it is what the agents themselves recorded", shown(usage.total.recorded())));
     }
-    if usage.total.by_table > 0.0 {
+    if usage.total.by_table() > 0.0 {
         let ours = usage.prices.iter().any(|(_, p)| p.as_of.as_deref() == Some(prices::AS_OF));
         let of = if ours { format!(", as of {}", prices::AS_OF) } else { String::new() };
-        notes.push(format!("{} of it is tokens times prices{of}", shown(usage.total.by_table)));
+        notes.push(format!("{} of it is tokens times prices{of}", shown(usage.total.by_table())));
     }
     if !usage.unpriced.is_empty() {
         let names: Vec<String> = usage.unpriced.iter().take(8).map(Untrusted::row).collect();

@@ -1,17 +1,15 @@
 //! Programs that others wrote, let loose on lariat: a fuzzer that reads the OpenAPI document, a parser
 //! of Prometheus's text, a client of the Model Context Protocol, and curl as the documents say.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, io};
 
-use lariat_testkit::{Child, Lookalike, Sandbox, Stdin};
+use lariat_testkit::{Lookalike, Sandbox};
 use serde_json::json;
 
-use crate::asking::{LARIAT, ask, id, lariat, list};
+use crate::asking::{LARIAT, ask, id, list};
 use crate::claude_store::ClaudeStore;
 use crate::http::Served;
 
@@ -81,10 +79,12 @@ fn a_client_of_the_model_context_protocol_lists_launches_and_stops() {
     drop(Lookalike::program(&sandbox, "claude"));
     let place = sandbox.project("proj");
     let script = root().join("crates/cli/tests/clients/drive.py");
-    // The server is in the sandbox, the client is not: a port lies between.
-    let server = sandbox.spawn(&lariat(&sandbox, &["mcp"]).stdin(Stdin::Pipe));
+    // The server is in the sandbox, the client is not: a port lies between, and both come to it.
     let door = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = door.local_addr().expect("an address").port().to_string();
+    let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; exec {LARIAT} mcp <&3 >&3");
+    let _server = sandbox.spawn(&sandbox.program("bash").args(["-c", &line]));
+    let (server, _) = door.accept().expect("the server");
     let said = std::thread::scope(|scope| {
         scope.spawn(|| pass_on(&door, &server));
         let mut command = Command::new(client("python3"));
@@ -101,27 +101,12 @@ fn a_client_of_the_model_context_protocol_lists_launches_and_stops() {
 }
 
 /// Passes on what a client behind the door says and is told, until it leaves.
-fn pass_on(door: &TcpListener, server: &Child) {
-    let (stream, _) = door.accept().expect("the client");
-    let mut back = stream.try_clone().expect("both ways");
-    let over = AtomicBool::new(false);
+fn pass_on(door: &TcpListener, server: &TcpStream) {
+    let (client, _) = door.accept().expect("the client");
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut told = 0;
-            while !over.load(Ordering::Relaxed) {
-                let said = server.stdout();
-                if back.write_all(&said.as_bytes()[told..]).is_err() {
-                    return;
-                }
-                told = said.len();
-                std::thread::sleep(std::time::Duration::from_millis(2)); // a bridge waits; the test does not
-            }
-        });
-        for line in BufReader::new(&stream).lines() {
-            let Ok(line) = line else { break };
-            server.write_line(&line);
-        }
-        over.store(true, Ordering::Relaxed);
+        scope.spawn(|| io::copy(&mut &*server, &mut &client));
+        io::copy(&mut &client, &mut &*server).expect("the server hears it");
+        server.shutdown(Shutdown::Write).expect("it has left");
     });
 }
 

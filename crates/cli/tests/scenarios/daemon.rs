@@ -40,7 +40,7 @@ pub fn kill(sandbox: &Sandbox, pid: i32) {
     wait_until("the daemon is gone", DEADLINE, || sandbox.world().process(pid).is_none_or(|p| p.state == 'Z'));
 }
 
-fn daemons(sandbox: &Sandbox) -> usize {
+pub fn daemons(sandbox: &Sandbox) -> usize {
     let is = |p: &lariat_testkit::world::Process| p.argv.get(1).is_some_and(|a| a == "__daemon") && p.state != 'Z';
     sandbox.processes().iter().filter(|p| is(p)).count()
 }
@@ -484,7 +484,8 @@ fn killed_again_and_again_under_load_it_loses_no_agent() {
 #[test]
 fn a_unit_is_written_and_taken_away_and_one_of_somebody_else_is_left() {
     let sandbox = Sandbox::new("unit");
-    let path = sandbox.home().join(".config/systemd/user/lariat.service");
+    let folder = sandbox.home().join(".config/systemd/user");
+    let (path, socket) = (folder.join("lariat.service"), folder.join("lariat.socket"));
     // A systemd that only notes what it was told.
     let (noted, fake) = (sandbox.root().join("noted"), sandbox.root().join("own-systemctl"));
     fs::write(&fake, format!("#!/bin/sh\necho $@ >> {}\n", noted.display())).expect("a script");
@@ -495,16 +496,20 @@ fn a_unit_is_written_and_taken_away_and_one_of_somebody_else_is_left() {
     assert!(unit.contains("KillMode=process") && unit.contains("__daemon 4700"), "{unit}");
     ask(&sandbox, &["daemon", "install"]).expect_success();
     ask(&sandbox, &["daemon", "uninstall"]).expect_success();
-    assert!(!path.exists());
+    assert!(!path.exists() && !socket.exists());
     let said = fs::read_to_string(&noted).expect("what was told");
-    assert!(
-        said.contains("--user enable --now lariat.service") && said.contains("--user disable --now lariat.service")
-    );
-    fs::write(&path, "[Service]\nExecStart=/bin/true\n").expect("a unit of somebody else");
-    for verb in ["install", "uninstall"] {
-        assert_eq!(ask(&sandbox, &["daemon", verb]).code(), 3);
+    for verb in ["enable", "start", "stop", "disable"] {
+        assert!(said.contains(&format!("--user {verb} lariat.socket lariat.service")), "{said}");
     }
-    assert!(fs::read_to_string(&path).expect("it is left").contains("/bin/true"));
+    for path in [&path, &socket] {
+        fs::write(path, "[Service]\nExecStart=/bin/true\n").expect("a unit of somebody else");
+        for verb in ["install", "uninstall"] {
+            assert_eq!(ask(&sandbox, &["daemon", verb]).code(), 3);
+        }
+        assert!(fs::read_to_string(path).expect("it is left").contains("/bin/true"));
+        fs::remove_file(path).expect("taken away again");
+    }
+    assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "nothing was written beside it");
 }
 
 #[test]

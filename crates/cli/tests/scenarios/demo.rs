@@ -54,6 +54,16 @@ fn the_tour_shows_what_it_says() {
         let row = row(first, name);
         assert!(row.contains(mark) && row.contains(says), "{row}");
     }
+    // The same on the screen, as it looked on a terminal: framed, with the chosen one and what it said.
+    let top = printed(shown, "lariat top");
+    let framed: Vec<&str> = top.lines().filter_map(|l| l.strip_prefix('│')?.strip_suffix('│')).collect();
+    assert!(framed.iter().all(|row| row.chars().count() == 100), "{top}");
+    assert!(framed[0].starts_with("lariat  2 need you · 1 working · 1 idle · 1 cut off"), "{top}");
+    for told in [">● ", "orders-v2", "running Bash ./suite", "interrupted: cut off", "needs you: "] {
+        assert!(framed.iter().any(|row| row.contains(told)), "{told:?} in\n{top}");
+    }
+    assert!(!top.contains('\x1b'), "no colours but on a terminal: {top}");
+    assert!(printed(shown, "lariat web").contains("http://127.0.0.1:"), "{shown}");
     assert!(printed(shown, "lariat explain release").contains("hook"), "{shown}");
     assert!(printed(shown, "lariat peek release").contains("I'd like to tag it."));
     assert!(printed(shown, "lariat approve release").contains("approved: permission: Bash git tag v1.4.0"));
@@ -93,6 +103,24 @@ fn a_newcomer_attaches_answers_kills_and_leaves() {
         shell.type_text(&format!("clear; {line}"));
         shell.press(Key::Enter);
     };
+    types("lariat top");
+    shell.wait_for_text("3 idle", DEADLINE);
+    shell.type_text("/triage");
+    shell.wait_for_screen("only that one", DEADLINE, |s| s.contains("triage") && !s.contains("orders-v2"));
+    shell.press(Key::Esc);
+    shell.wait_for_text("orders-v2", DEADLINE);
+    shell.type_text("q");
+    shell.wait_for_text(prompt, DEADLINE);
+    types("lariat web");
+    let screen =
+        shell.wait_for_screen("an address", DEADLINE, |s| s.contains("/#once=") && s.trim_end().ends_with(prompt));
+    let port = screen.split("http://127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()).expect("a port");
+    let page = sandbox.run(["curl", "-sS", "--compressed", &format!("http://127.0.0.1:{port}/")]).expect_success();
+    assert!(
+        page.stdout.contains("<title>lariat</title>"),
+        "a browser outside the demo's world gets the page: {}",
+        page.stdout
+    );
     types("lariat attach triage");
     shell.wait_for_text("Ctrl-Q leaves", DEADLINE);
     shell.wait_for_text("The slow search", DEADLINE);

@@ -17,7 +17,7 @@ use crate::claude_store::ClaudeStore;
 use crate::moment::now;
 
 /// Where to take pictures into, if they are wanted.
-const PICTURES: &str = "LARIAT_PICTURES";
+pub const PICTURES: &str = "LARIAT_PICTURES";
 
 /// How long a whole file of browser tests may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -75,7 +75,7 @@ fn browse(sandbox: &Sandbox, file: &str) {
 }
 
 /// A session of each kind: one that was cut off, two that need a person, one at work, one idle, one ended.
-fn a_day(name: &str) -> Sandbox {
+pub fn a_day(name: &str) -> Sandbox {
     let sandbox = stage(name);
     for project in ["migration", "release", "orders", "parser", "triage", "notes", "mine"] {
         sandbox.project(project);
@@ -113,6 +113,13 @@ fn a_person_sees_answers_launches_types_stops_and_restores() {
 #[test]
 fn nobody_gets_in_who_may_not() {
     browse(&stage("door"), "door.test.mjs");
+}
+
+#[test]
+fn whoever_takes_the_port_hears_nothing_of_use() {
+    let sandbox = stage("squat");
+    launch(&sandbox, "triage", &["-p", "hello"], "idle:");
+    browse(&sandbox, "squat.test.mjs");
 }
 
 #[test]

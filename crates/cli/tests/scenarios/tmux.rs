@@ -6,7 +6,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lariat_testkit::{DEADLINE, Sandbox, wait_for, workspace};
+use lariat_testkit::{DEADLINE, Picture, Sandbox, Size, wait_for, workspace};
 
 use crate::asking::LARIAT;
 
@@ -56,6 +56,13 @@ impl<'a> Pane<'a> {
         let rows = self.tmux(&["capture-pane", "-p"]);
         let rows: Vec<&str> = rows.lines().map(str::trim_end).collect();
         rows.join("\n").trim_end().to_owned()
+    }
+
+    /// How the screen looks, with its colours.
+    pub fn picture(&self) -> Picture {
+        let number = |name| self.fact(name).parse().expect("a number");
+        let size = Size { rows: number("pane_height"), cols: number("pane_width") };
+        Picture::of_rows(&self.tmux(&["capture-pane", "-p", "-e"]), size)
     }
 
     /// A fact that tmux knows of the pane, like `alternate_on`.

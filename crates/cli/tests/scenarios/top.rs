@@ -1,12 +1,13 @@
 //! What `lariat top` shows: the rows of `ls`, a preview, help, filters, reasons; on terminals of three
 //! sizes, as a real tmux has them.
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, wait_until};
+use lariat_testkit::{DEADLINE, Key, Lookalike, Sandbox, Size, Terminal, wait_until};
 use serde_json::json;
 
 use crate::asking::{ask, id};
 use crate::claude_store::{ClaudeStore, Entry, Transcript};
 use crate::moment;
+use crate::page::{PICTURES, a_day};
 use crate::tmux::{PROMPT, Pane};
 
 /// Agents of every kind, none of them launched, so that each screen is the same every time.
@@ -175,6 +176,38 @@ fn a_change_arrives_by_itself_and_the_chosen_one_stays_chosen() {
 }
 
 #[test]
+fn a_key_is_for_the_row_that_was_seen_when_it_was_pressed() {
+    let fleet = Fleet::new("top-moved");
+    let sandbox = &fleet.sandbox;
+    let [gate, passed] = ["gate", "passed"].map(|name| sandbox.root().join(name));
+    sandbox.run(["mkfifo", gate.to_str().expect("UTF-8")]).expect_success();
+    let program = crate::asking::lariat(sandbox, &["top"]).env("LARIAT_POINTS", &passed);
+    let program = program.env("LARIAT_PAUSE_AT", "top.moved").env("LARIAT_PAUSE_ON", &gate);
+    let screen = Terminal::start(sandbox.world(), &program, Size { rows: 24, cols: 80 });
+    screen.wait_for_text(">● 00000001", DEADLINE);
+    // It ends, the next one takes its place, and the screen knows but has not drawn it when the key is pressed.
+    let (agent, _entry) = fleet.agents.borrow_mut().remove(0);
+    agent.signal(lariat_testkit::Signal::KILL);
+    agent.wait(DEADLINE);
+    wait_until("another one is chosen", DEADLINE, || {
+        std::fs::read_to_string(&passed).is_ok_and(|said| said.lines().any(|l| l == "top.moved"))
+    });
+    assert!(screen.text().contains(">● 00000001"), "{}", screen.text());
+    screen.type_text("x");
+    drop(std::fs::OpenOptions::new().write(true).open(&gate).expect("the gate"));
+    let seen = screen.wait_for_text("the list has changed; look again", DEADLINE);
+    assert!(seen.contains(">● 00000002") && !seen.contains("? stop"), "{seen}");
+    // Whoever has seen that means this one.
+    screen.type_text("x");
+    let seen = screen.wait_for_text("? stop", DEADLINE);
+    assert!(seen.contains("lariat stop claude:00000002"), "{seen}");
+    screen.press(Key::Esc);
+    screen.wait_for_text("nothing was done", DEADLINE);
+    screen.type_text("q");
+    screen.wait(DEADLINE);
+}
+
+#[test]
 fn filters_keys_and_reasons() {
     let fleet = Fleet::new("top-keys");
     let pane = fleet.top(80, 24);
@@ -254,6 +287,24 @@ fn no_colour_is_used_where_none_is_wanted() {
     };
     assert!(count(true) > 0);
     assert_eq!(count(false), 0);
+}
+
+#[test]
+fn a_picture_for_the_documents() {
+    let sandbox = a_day("top-picture");
+    let pane = Pane::new(&sandbox, 100, 26);
+    pane.shell("lariat top");
+    pane.wait("2 need you · 1 working · 1 idle · 1 cut off");
+    pane.press(&["j"]);
+    pane.until("the request of the chosen one", |s| s.contains("needs you: permission: Bash git tag v1.4.0"));
+    let picture = pane.picture();
+    assert_eq!(picture.rows(false).join("\n").lines().map(str::trim_end).collect::<Vec<_>>().join("\n"), pane.screen());
+    // Drawn as it stands there: who needs somebody is yellow and bold, and the chosen row is turned over.
+    let svg = picture.svg();
+    let urgent = "fill=\"#e5c07b\" font-weight=\"bold\"";
+    assert!(svg.contains(urgent) && svg.contains(">NEEDS YOU</text>") && svg.contains("fill=\"#d8dce3\"/>"), "{svg}");
+    let folder = std::env::var_os(PICTURES).map_or_else(|| sandbox.root().to_owned(), Into::into);
+    std::fs::write(folder.join("top.svg"), svg).expect("the picture");
 }
 
 #[test]

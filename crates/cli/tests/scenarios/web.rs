@@ -76,7 +76,17 @@ fn a_browser_is_let_in_once_and_soon_or_not_at_all() {
     });
     let let_in: Vec<&Value> = all.iter().filter(|(status, _)| *status == 200).map(|(_, told)| told).collect();
     assert_eq!(let_in.len(), 1, "{all:?}");
-    assert_eq!(let_in[0]["token"], served.token);
+    // What it gets is a pass, and not the token; the page that has it is told its key again.
+    let pass = let_in[0]["token"].as_str().expect("a pass").to_owned();
+    assert!(!let_in[0].to_string().contains(&served.token), "{:?}", let_in[0]);
+    let asks = |method: &str, path: &str, pass: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n");
+        served.say(&format!("{head}Authorization: Bearer {pass}\r\n\r\n"))
+    };
+    assert_eq!(asks("GET", "/v1/sessions", &pass).status, 200);
+    let again: Value = serde_json::from_str(&asks("POST", "/v1/page", &pass).body).expect("JSON");
+    assert_eq!(again, *let_in[0]);
+    assert_eq!(asks("GET", "/v1/sessions", &format!("{pass}0")).status, 401);
     assert!(secrets(&sandbox).is_empty() && !file.with_extension("html").exists());
     assert_eq!(enter(port, &secret).0, 401);
     // One that is old, of the future, or readable by others is worth nothing.
@@ -94,13 +104,15 @@ fn a_browser_is_let_in_once_and_soon_or_not_at_all() {
     let (_, first) = web(&sandbox);
     let (_, second) = web(&sandbox);
     assert_eq!((enter(port, &second).0, enter(port, &first).0), (200, 200), "two browsers at once");
-    // A daemon that runs opens its door and goes on.
+    // A daemon that runs opens its door and goes on. What was made for the one before lets nobody in.
+    let (_, unused) = web(&sandbox);
     ask(&sandbox, &["daemon", "restart"]).expect_success();
     let before = ask(&sandbox, &["daemon", "status", "--json"]).json();
     assert!(before["http"].is_null() && before["pid"] != daemon, "{before}");
     let (port, secret) = web(&sandbox);
     let after = ask(&sandbox, &["daemon", "status", "--json"]).json();
     assert_eq!((&after["pid"], &after["http"]), (&before["pid"], &json!(format!("http://127.0.0.1:{port}"))));
+    assert_eq!(enter(port, &unused).0, 401);
     assert_eq!(enter(port, &secret).0, 200);
     let elsewhere = ask(&sandbox, &["web", "--port", "1"]);
     assert!(elsewhere.code() == 3 && elsewhere.stderr.contains("restart --http 1"), "{}", elsewhere.stderr);

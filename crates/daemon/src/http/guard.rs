@@ -44,8 +44,11 @@ pub struct Claims<'a> {
 /// What a token is said as, where it is one of a WebSocket's protocols.
 const AS_PROTOCOL: &[u8] = b"lariat.token.";
 
-/// Lets in or keeps out; without a token where none is needed.
-pub fn check(claims: &Claims<'_>, port: u16, token: Option<&str>) -> Result<(), Refusal> {
+/// Whether what was given is known.
+pub type Known<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// Lets in or keeps out; without a token where none is needed. What was given, where it was looked at.
+pub fn check<'a>(claims: &Claims<'a>, port: u16, known: Option<Known<'_>>) -> Result<Option<&'a [u8]>, Refusal> {
     let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     let is_ours = |host: &[u8]| hosts.iter().any(|h| h.as_bytes() == host);
     match claims.host.as_slice() {
@@ -57,7 +60,7 @@ pub fn check(claims: &Claims<'_>, port: u16, token: Option<&str>) -> Result<(), 
         [origin] if origin.strip_prefix(b"http://").is_some_and(is_ours) => {}
         _ => return Err(Refusal::Origin),
     }
-    let Some(token) = token else { return Ok(()) };
+    let Some(known) = known else { return Ok(None) };
     let named = claims.protocols.iter().flat_map(|p| p.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
     let named: Vec<&[u8]> = named.filter_map(|p| p.strip_prefix(AS_PROTOCOL)).collect();
     let given = match (claims.authorization.as_slice(), named.as_slice()) {
@@ -65,7 +68,7 @@ pub fn check(claims: &Claims<'_>, port: u16, token: Option<&str>) -> Result<(), 
         ([], [given]) => Some(*given),
         _ => None,
     };
-    if given.is_some_and(|given| same(given, token.as_bytes())) { Ok(()) } else { Err(Refusal::Token) }
+    given.filter(|given| known(given)).map(Some).ok_or(Refusal::Token)
 }
 
 /// Compares in a time that depends on the lengths alone.
@@ -77,6 +80,11 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(claims: &Claims<'_>, port: u16, token: Option<&str>) -> Result<(), Refusal> {
+        let known = token.map(|token| move |given: &[u8]| same(given, token.as_bytes()));
+        super::check(claims, port, known.as_ref().map(|k| k as Known<'_>)).map(drop)
+    }
 
     #[test]
     fn only_the_very_names_are_ours() {

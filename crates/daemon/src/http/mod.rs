@@ -4,7 +4,7 @@
 //!
 //! Every request goes the same way: is it one, may its sender ask ([`guard`]), is
 //! there such a route ([`routes`]), what command line does it mean, and what does that
-//! print. A route that looks is answered from what is warm, if that is still true; one
+//! print. Its body is read only of one who may ask. A route that looks is answered from what is warm, if that is still true; one
 //! that acts is a verb in a process of its own. Nothing is changed by `GET`.
 //!
 //! Written by hand because it is small: one method table, bodies with a length, and
@@ -15,6 +15,7 @@ mod metrics;
 pub mod once;
 pub mod openapi;
 mod page;
+mod pass;
 mod request;
 pub mod routes;
 mod table;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use lariat_adapters::look::Places;
 use lariat_sys::{durable, file};
 use serde_json::{Map, Value, json};
 
@@ -34,7 +36,8 @@ use crate::hub::Next;
 use crate::place::Place;
 use crate::{Daemon, status, verb};
 use guard::Claims;
-use request::{NoRequest, Reader, Request};
+use pass::Run;
+use request::{BODY, NoRequest, Reader, Request, STRANGERS_BODY};
 use routes::{Answers, Found, Route};
 
 /// How long an end may take to read.
@@ -53,10 +56,12 @@ pub struct Http {
     /// Its port.
     pub port: u16,
     token: String,
+    run: Run,
 }
 
-/// Opens the door on loopback; 0 is any port that is free.
-pub fn open(port: u16, token: &Path) -> io::Result<(Http, TcpListener)> {
+/// Opens the door on loopback; 0 is any port that is free. Secrets that were made for a daemon before us let nobody
+/// in any more: who took its port may have heard them.
+pub fn open(port: u16, places: &Places) -> io::Result<(Http, TcpListener)> {
     let began = Instant::now();
     let listener = loop {
         match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
@@ -68,7 +73,8 @@ pub fn open(port: u16, token: &Path) -> io::Result<(Http, TcpListener)> {
         }
     };
     let port = listener.local_addr()?.port();
-    Ok((Http { port, token: read_token(token)? }, listener))
+    once::forget(places);
+    Ok((Http { port, token: read_token(&Place::of(places).token)?, run: Run::new(port)? }, listener))
 }
 
 /// Opens the door of a daemon that runs, unless it is open; the port it serves on.
@@ -78,7 +84,7 @@ pub fn open_late(daemon: &Arc<Daemon>, port: u16) -> io::Result<u16> {
     if let Some(http) = daemon.http.get() {
         return Ok(http.port);
     }
-    let (http, listener) = open(port, &Place::of(&daemon.places).token)?;
+    let (http, listener) = open(port, &daemon.places)?;
     let port = http.port;
     let _ = daemon.http.set(http); // nobody else could, see above
     start(daemon, listener)?;
@@ -131,16 +137,20 @@ fn talk(daemon: &Arc<Daemon>, stream: &TcpStream) {
     }
     let mut reader = Reader::new(stream);
     loop {
-        let (sent, stays) = match reader.next() {
-            Err(NoRequest::Over) => return,
-            Err(NoRequest::Wrong(status, why)) => (Answer::error(status, 2, why).send(stream, false), false),
-            Ok(request) => match answer(daemon, http, &request, stream) {
-                Some(answer) => (answer.send(stream, request.stays), request.stays),
-                None => return, // it was a stream, and is over
-            },
+        let answered = reader.next().and_then(|mut request| {
+            let answer = answer(daemon, http, &mut request, &mut reader, stream)?;
+            Ok((answer, request.stays))
+        });
+        let (answer, stays) = match answered {
+            Err(NoRequest::Over) | Ok((None, _)) => return, // or it was a stream, and that is over
+            Err(NoRequest::Wrong(status, why)) => (Answer::error(status, 2, why), false),
+            Ok((Some(answer), stays)) => (answer, stays),
         };
-        if sent.is_err() || !stays {
+        if answer.send(stream, stays).is_err() {
             return;
+        }
+        if !stays {
+            return reader.hang_up();
         }
     }
 }
@@ -263,7 +273,13 @@ impl Answer {
 }
 
 /// Answers a request; `None` if it was a stream, which is over.
-fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStream) -> Option<Answer> {
+fn answer(
+    daemon: &Arc<Daemon>,
+    http: &Http,
+    request: &mut Request,
+    reader: &mut Reader<'_>,
+    stream: &TcpStream,
+) -> Result<Option<Answer>, NoRequest> {
     let found = routes::find(&request.method, &request.path);
     let route = if let Found::Route(route, _) = &found { Some(*route) } else { None };
     let upgrades = route.is_some_and(|r| r.answers == Answers::Terminal);
@@ -274,31 +290,42 @@ fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStre
         protocols: if upgrades { request.header("sec-websocket-protocol") } else { Vec::new() },
     };
     // What is nowhere needs a token too: nobody else learns what there is.
-    let token = if route.is_some_and(Route::is_open) { None } else { Some(http.token.as_str()) };
-    if let Err(refusal) = guard::check(&claims, http.port, token) {
-        let (status, why) = refusal.told();
-        let error = Answer::error(status, 3, why);
-        return Some(if status == 401 { error.with("WWW-Authenticate", "Bearer") } else { error });
+    let knows = |given: &[u8]| http.run.knows(&http.token, given);
+    let known: Option<guard::Known<'_>> = if route.is_some_and(Route::is_open) { None } else { Some(&knows) };
+    let given = match guard::check(&claims, http.port, known) {
+        Ok(given) => given,
+        Err(refusal) => {
+            let (status, why) = refusal.told();
+            let error = Answer::error(status, 3, why);
+            request.stays &= !request.has_body(); // which is not read
+            return Ok(Some(if status == 401 { error.with("WWW-Authenticate", "Bearer") } else { error }));
+        }
+    };
+    let page = given.and_then(|given| http.run.page(&http.token, given)).map(str::to_owned);
+    let page = page.as_deref();
+    if known.is_some() {
+        reader.is_known();
     }
+    reader.body(request, if known.is_some() { BODY } else { STRANGERS_BODY })?;
     let (route, target) = match found {
         Found::Route(route, target) => (route, target),
         Found::Methods(methods) => {
             let allow = methods.join(", ");
-            return Some(Answer::error(405, 2, &format!("only by {allow}")).with("Allow", allow));
+            return Ok(Some(Answer::error(405, 2, &format!("only by {allow}")).with("Allow", allow)));
         }
         Found::Nothing => {
-            return Some(Answer::error(404, 2, "there is no such route; GET /v1/openapi.json lists them"));
+            return Ok(Some(Answer::error(404, 2, "there is no such route; GET /v1/openapi.json lists them")));
         }
     };
     let said = match said(request) {
         Ok(said) => said,
-        Err((status, why)) => return Some(Answer::error(status, 2, &why)),
+        Err((status, why)) => return Ok(Some(Answer::error(status, 2, &why))),
     };
     let arguments = match routes::arguments(route, target.as_deref(), &said) {
         Ok(arguments) => arguments,
-        Err(why) => return Some(Answer::error(400, 2, &why)),
+        Err(why) => return Ok(Some(Answer::error(400, 2, &why))),
     };
-    Some(match route.answers {
+    Ok(Some(match route.answers {
         Answers::Verb(_) | Answers::Lines(_) => run(daemon, route, &arguments),
         Answers::Status => Answer::new(200, JSON, status::told(daemon)),
         Answers::Metrics => Answer::new(200, "text/plain; version=0.0.4; charset=utf-8", metrics::text(daemon)),
@@ -308,18 +335,28 @@ fn answer(daemon: &Arc<Daemon>, http: &Http, request: &Request, stream: &TcpStre
             page::answer(&path).unwrap_or_else(|| Answer::error(404, 2, "the page has no such file"))
         }
         Answers::Enter => enter(daemon, http, &said),
-        Answers::Terminal => return terminal::answer(daemon, route, &arguments, request, stream),
+        Answers::Admit => admit(http, page),
+        Answers::Meet => {
+            let text = |name: &str| said.get(name).and_then(Value::as_str).unwrap_or_default();
+            match http.run.prove(&http.token, text("page"), text("nonce")) {
+                Some(proof) => Answer::new(200, JSON, proof.to_string()),
+                None => Answer::error(400, 2, "page and nonce should be 32 hexadecimal digits, in small letters"),
+            }
+        }
+        Answers::Terminal => return Ok(terminal::answer(daemon, route, &arguments, request, stream)),
         Answers::Events => {
             let last = request.header("last-event-id").first().and_then(|id| std::str::from_utf8(id).ok());
             let since = last.or_else(|| said.get("since")?.as_str()).map(str::to_owned);
-            if let Err(e) = events(daemon, stream, since.as_deref())
+            let nonce = request.header("lariat-nonce").first().and_then(|n| std::str::from_utf8(n).ok());
+            let proof = page.zip(nonce).and_then(|(page, nonce)| http.run.proof(&http.token, page, nonce));
+            if let Err(e) = events(daemon, stream, since.as_deref(), proof)
                 && matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
             {
                 daemon.log.info("let go", "a stream's reader was too slow");
             }
-            return None;
+            return Ok(None);
         }
-    })
+    }))
 }
 
 /// What is said in a request besides its path.
@@ -347,7 +384,15 @@ fn said(request: &Request) -> Result<Map<String, Value>, (u16, String)> {
     }
 }
 
-/// Gives the token for a secret that is good for one use. Who guesses is held up, and of
+/// What lets a page in, and lets it know us again.
+fn admit(http: &Http, page: Option<&str>) -> Answer {
+    match http.run.admit(&http.token, page) {
+        Ok(told) => Answer::new(200, JSON, told.to_string()),
+        Err(e) => Answer::error(503, 1, &e.to_string()),
+    }
+}
+
+/// Lets a page in for a secret that is good for one use. Who guesses is held up, and of
 /// many who do most are turned away.
 fn enter(daemon: &Daemon, http: &Http, said: &Map<String, Value>) -> Answer {
     const HELD_UP: Duration = Duration::from_millis(300);
@@ -356,7 +401,7 @@ fn enter(daemon: &Daemon, http: &Http, said: &Map<String, Value>) -> Answer {
     let once = said.get("once").and_then(Value::as_str).unwrap_or_default();
     if once::take(&daemon.places, once) {
         daemon.log.info("enter", "a browser was let in");
-        return Answer::new(200, JSON, json!({"schema": 1, "token": http.token}).to_string());
+        return admit(http, None);
     }
     if WRONG.fetch_add(1, Ordering::Relaxed) >= MOST {
         WRONG.fetch_sub(1, Ordering::Relaxed);
@@ -420,11 +465,13 @@ fn status_of(answer: &crate::warm::Answer, complaint: &str) -> u16 {
     }
 }
 
-/// Tells what happens until the other end leaves.
-fn events(daemon: &Daemon, mut stream: &TcpStream, since: Option<&str>) -> io::Result<()> {
+/// Tells what happens until the other end leaves. A page that asked for it is shown first that it is us: while this
+/// stream lasts, nobody else has our port.
+fn events(daemon: &Daemon, mut stream: &TcpStream, since: Option<&str>, proof: Option<String>) -> io::Result<()> {
     // Who does not read shall be noticed before the kernel holds megabytes for him.
     rustix::net::sockopt::set_socket_send_buffer_size(stream, UNREAD)?;
-    let mut head = Answer::new(200, "text/event-stream", Vec::new()).head();
+    let told = Answer::new(200, "text/event-stream", Vec::new());
+    let mut head = proof.into_iter().fold(told, |told, proof| told.with("Lariat-Proof", proof)).head();
     head.push_str("Connection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     let mut listener = daemon.hub.listen(since);

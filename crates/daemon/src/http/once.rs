@@ -1,10 +1,10 @@
-//! How a person's browser gets the token: by a secret that is good for one use.
+//! How a person's browser gets in: by a secret that is good for one use.
 //!
 //! # Theory of operation
 //!
 //! `lariat web` writes a secret into a file that only this user can read, and opens
 //! the page with the secret behind the `#` of its address, which no server and no
-//! other page sees. The page sends it back and gets the token. Whoever takes the file
+//! other page sees. The page sends it back and gets its pass. Whoever takes the file
 //! away has used it: of several who come with the same secret one succeeds. A secret
 //! that lies there for two minutes is worth nothing.
 //!
@@ -97,6 +97,14 @@ fn remove(path: &Path) -> bool {
     #[expect(clippy::disallowed_methods, reason = "the page that belongs to it")]
     let _ = fs::remove_file(path.with_extension(LEADS));
     removed
+}
+
+/// Takes all away: they were made for a daemon that is gone.
+pub fn forget(places: &Places) {
+    let folder = folder(places);
+    for path in [files(&folder, SECRET), files(&folder, LEADS)].concat() {
+        remove(&path);
+    }
 }
 
 /// Takes away what nobody used in time.

@@ -1,4 +1,7 @@
 //! Requests as they come over the wire: bounded in length and in time.
+//!
+//! A head comes first, and its body only when somebody asks for it: who may not ask is told so
+//! by the head alone, and nothing else of his is kept.
 
 use std::io::{self, Read as _};
 use std::net::TcpStream;
@@ -7,9 +10,15 @@ use std::time::{Duration, Instant};
 /// The longest head of a request.
 const HEAD: usize = 16 << 10;
 /// The longest body.
-const BODY: usize = 1 << 20;
+pub const BODY: usize = 1 << 20;
+/// The longest body of one who has not shown the token.
+pub const STRANGERS_BODY: usize = 4 << 10;
 /// How long one may stay silent between two requests.
 const IDLE: Duration = Duration::from_secs(60);
+/// How long one may stay in all who has not shown the token.
+const STRANGER: Duration = Duration::from_secs(5);
+/// How long what is left of a refused request is let pass by.
+const LEAVING: Duration = Duration::from_secs(5);
 /// How long a request may take to come, once it has begun.
 const WHOLE: Duration = Duration::from_secs(10);
 
@@ -24,7 +33,7 @@ pub struct Request {
     pub query: String,
     /// The headers; names in small letters.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body.
+    /// The body, once it was asked for.
     pub body: Vec<u8>,
     /// The connection stays.
     pub stays: bool,
@@ -45,6 +54,12 @@ impl From<io::Error> for NoRequest {
 }
 
 impl Request {
+    /// Whether something follows its head.
+    pub fn has_body(&self) -> bool {
+        let length = self.header("content-length");
+        !self.header("transfer-encoding").is_empty() || !(length.is_empty() || length == [b"0"])
+    }
+
     /// Every value of a header.
     pub fn header(&self, name: &str) -> Vec<&[u8]> {
         self.headers.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_slice()).collect()
@@ -55,52 +70,89 @@ impl Request {
 pub struct Reader<'a> {
     stream: &'a TcpStream,
     buffer: Vec<u8>,
+    /// Until when the next request must be there, for one who has not shown the token.
+    stranger_until: Option<Instant>,
+    until: Instant,
 }
 
 impl<'a> Reader<'a> {
     /// Of a connection.
     pub fn new(stream: &'a TcpStream) -> Reader<'a> {
-        Reader { stream, buffer: Vec::new() }
+        let now = Instant::now();
+        Reader { stream, buffer: Vec::new(), stranger_until: Some(now + STRANGER), until: now }
     }
 
-    /// The next request.
+    /// From now on it is one who has shown the token.
+    pub fn is_known(&mut self) {
+        self.stranger_until = None;
+    }
+
+    /// The next request, without its body.
     pub fn next(&mut self) -> Result<Request, NoRequest> {
-        let mut until = Instant::now() + IDLE;
+        let within = |time: Duration, strangers: Option<Instant>| {
+            let until = Instant::now() + time;
+            strangers.map_or(until, |most| most.min(until))
+        };
+        self.until = within(IDLE, self.stranger_until);
         let mut begun = false;
-        let (mut request, head) = loop {
+        loop {
             if !self.buffer.is_empty() && !begun {
-                (until, begun) = (Instant::now() + WHOLE, true);
+                (self.until, begun) = (within(WHOLE, self.stranger_until), true);
             }
-            if let Some(parsed) = parse(&self.buffer)? {
-                break parsed;
+            if let Some((request, head)) = parse(&self.buffer)? {
+                self.buffer.drain(..head);
+                return Ok(request);
             }
             if self.buffer.len() > HEAD {
                 return Err(NoRequest::Wrong(413, "the head is too long"));
             }
-            self.more(until)?;
-        };
-        let length = body_length(&request)?;
-        while self.buffer.len() < head + length {
-            self.more(until)?;
+            self.more()?;
         }
-        request.body = self.buffer[head..head + length].to_vec();
-        self.buffer.drain(..head + length);
-        Ok(request)
     }
 
-    fn more(&mut self, until: Instant) -> Result<(), NoRequest> {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(NoRequest::Over);
+    /// Reads the body of the request that was just given, if it is no longer than this.
+    pub fn body(&mut self, request: &mut Request, longest: usize) -> Result<(), NoRequest> {
+        let length = body_length(request, longest)?;
+        while self.buffer.len() < length {
+            self.more()?;
         }
-        self.stream.set_read_timeout(Some(left))?;
+        request.body = self.buffer.drain(..length).collect();
+        Ok(())
+    }
+
+    fn more(&mut self) -> Result<(), NoRequest> {
         let mut piece = [0; 4096];
-        match self.stream.read(&mut piece)? {
+        match self.read(&mut piece, self.until)? {
             0 => Err(NoRequest::Over),
             n => {
                 self.buffer.extend_from_slice(&piece[..n]);
                 Ok(())
             }
+        }
+    }
+
+    fn read(&self, piece: &mut [u8], until: Instant) -> io::Result<usize> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(0);
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        (&mut &*self.stream).read(piece)
+    }
+
+    /// Hangs up after an answer, and lets what still comes pass by for a moment, unheard and
+    /// unkept: else the kernel would take the answer back with the connection.
+    pub fn hang_up(self) {
+        let until = Instant::now() + LEAVING;
+        let mut piece = [0; 4096];
+        let mut left = BODY;
+        if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+            return;
+        }
+        while let Ok(n @ 1..) = self.read(&mut piece, until)
+            && let Some(rest) = left.checked_sub(n)
+        {
+            left = rest;
         }
     }
 }
@@ -131,7 +183,7 @@ fn parse(buffer: &[u8]) -> Result<Option<(Request, usize)>, NoRequest> {
     Ok(Some((request, end)))
 }
 
-fn body_length(request: &Request) -> Result<usize, NoRequest> {
+fn body_length(request: &Request, longest: usize) -> Result<usize, NoRequest> {
     if !request.header("transfer-encoding").is_empty() {
         return Err(NoRequest::Wrong(400, "a body is sent with its length (Content-Length)"));
     }
@@ -143,5 +195,5 @@ fn body_length(request: &Request) -> Result<usize, NoRequest> {
         }
         _ => return Err(NoRequest::Wrong(400, "two lengths")),
     };
-    if length > BODY { Err(NoRequest::Wrong(413, "the body is too long")) } else { Ok(length) }
+    if length > longest { Err(NoRequest::Wrong(413, "the body is too long")) } else { Ok(length) }
 }

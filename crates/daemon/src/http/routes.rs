@@ -40,17 +40,21 @@ pub enum Answers {
     OpenApi,
     /// A file of the page; the name of it, or `None` for the one that stands in the path.
     Page(Option<&'static str>),
-    /// The token, for a secret that is good for one use.
+    /// A pass for a page, for a secret that is good for one use.
     Enter,
+    /// The same, for a page that has one.
+    Admit,
+    /// A proof for a page that it is us.
+    Meet,
     /// A session's terminal, on a WebSocket.
     Terminal,
 }
 
 impl Route {
-    /// Whether it needs no token: the page holds nothing of the user's, and who enters
-    /// has no token yet.
+    /// Whether it needs no token: the page holds nothing of the user's, who enters has no
+    /// token yet, and who wants to know whom he meets does not give his.
     pub fn is_open(&self) -> bool {
-        matches!(self.answers, Answers::Page(_) | Answers::Enter)
+        matches!(self.answers, Answers::Page(_) | Answers::Enter | Answers::Meet)
     }
 }
 

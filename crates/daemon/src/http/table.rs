@@ -56,9 +56,26 @@ pub const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/v1/enter",
-        about: "The token, for the secret that `lariat web` made",
+        about: "A pass for a page, for the secret that `lariat web` made",
         parameters: &[must("once", Text, "the secret, good for one use")],
         answers: Answers::Enter,
+    },
+    Route {
+        method: "POST",
+        path: "/v1/meet",
+        about: "Proves to a page that this is the daemon it knows, before it says anything",
+        parameters: &[
+            must("page", Text, "the page's name"),
+            must("nonce", Text, "32 hexadecimal digits that nobody used before"),
+        ],
+        answers: Answers::Meet,
+    },
+    Route {
+        method: "POST",
+        path: "/v1/page",
+        about: "The pass and the key of the page that asks, or of a new one",
+        parameters: &[],
+        answers: Answers::Admit,
     },
     get(
         "/v1/sessions",

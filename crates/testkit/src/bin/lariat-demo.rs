@@ -18,7 +18,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use lariat_testkit::{DEADLINE, Sandbox, built, sandbox, wait_until};
+use lariat_testkit::{DEADLINE, Program, Sandbox, Size, Terminal, built, sandbox, wait_until};
 
 const USAGE: &str = "\
 usage: lariat-demo [--tour]
@@ -33,13 +33,13 @@ inside that world.
 const CRIB: &str = "
 You are in the demo's world now; `exit` ends it with everything in it. Try:
 
+  lariat top                              the screen to live in: ? tells its keys, q leaves
+  lariat web                              the page: open the address that it prints in a browser
   lariat                                  what is here, those that need you first
-  lariat top                              the same as a screen: ? tells its keys, q leaves
   lariat attach triage                    its terminal: type something, Ctrl-Q leaves it running
   lariat answer orders-v2 'Keep it'       it waits for this, and goes on
   lariat launch claude --name mine -p 'run date'       an agent of your own; `lariat approve mine`
   lariat kill migration; lariat ls -a     ended, with all it started; it stays ended
-  lariat web                              the same in a browser: open the address that it prints
   lariat -h                               everything else
 
 ";
@@ -126,11 +126,14 @@ fn show(stay: bool) -> ExitCode {
     // Until then it can only be answered in its own terminal.
     stage.until(&["lariat", "explain", "release"], "  hook ");
     stage.tour();
+    stage.page();
     if stay && io::stdin().is_terminal() && io::stdout().is_terminal() {
         say(CRIB);
         stage.enter(&["bash", "--noprofile", "--norc"], Stdio::inherit(), Stdio::inherit());
     } else {
-        say("\nThe agents were scripted. On a terminal, `make demo` ends in a shell in their world.\n");
+        say(
+            "\nThe agents were scripted, and are gone now, the page with them. On a terminal, `make demo` ends in a\nshell in their world, with `lariat top` and `lariat web` to look around in.\n",
+        );
     }
     ExitCode::SUCCESS
 }
@@ -229,7 +232,39 @@ impl Stage {
         for (comment, line) in scenes {
             self.plays(comment);
             self.types(line);
+            if line == "lariat" {
+                self.screen();
+            }
         }
+    }
+
+    /// The terminal screen, as a person has it: run on a terminal of its own, and shown as it looked there.
+    fn screen(&self) {
+        self.plays("the same as a screen to live in; the first one is chosen, and what it said stands below");
+        let line = "lariat top";
+        self.says_it_types(line);
+        let size = Size { rows: 24, cols: 100 };
+        let program = Program::new("lariat", &self.home).arg("top").env("TERM", "xterm-256color");
+        let program = self.environment().into_iter().fold(program, |p, (name, value)| p.env(&name, value));
+        let terminal = Terminal::start(self.sandbox.world(), &program, size);
+        terminal.wait_for_screen("the list, and what one of them said", DEADLINE, |screen| {
+            screen.contains("1 cut off") && screen.contains("needs you: ")
+        });
+        let [dim, _, plain] = styles();
+        let edge = |left, right| format!("{dim}{left}{}{right}{plain}\n", "─".repeat(size.cols.into()));
+        say(&edge('┌', '┐'));
+        for row in terminal.picture().rows(!plain.is_empty()) {
+            say(&format!("{dim}│{plain}{row}{dim}│{plain}\n"));
+        }
+        say(&edge('└', '┘'));
+        terminal.type_text("q");
+        terminal.wait(DEADLINE);
+    }
+
+    /// The page, on this machine's own loopback: a browser outside this world can open it.
+    fn page(&self) {
+        self.plays("the same in a browser; the address lets one in, once (docs/images has pictures of it)");
+        self.types("lariat web");
     }
 
     /// Says what comes next.
@@ -240,9 +275,13 @@ impl Stage {
 
     /// Runs a line in the world on this very terminal, as if it was typed there.
     fn types(&self, line: &str) {
+        self.says_it_types(line);
+        self.enter(&["bash", "-c", line], Stdio::null(), Stdio::inherit());
+    }
+
+    fn says_it_types(&self, line: &str) {
         let [_, bold, plain] = styles();
         say(&format!("{bold}$ {line}{plain}\n"));
-        self.enter(&["bash", "-c", line], Stdio::null(), Stdio::inherit());
     }
 
     /// Waits until a command says this.
@@ -251,6 +290,18 @@ impl Stage {
             let told = self.enter(argv, Stdio::null(), Stdio::piped());
             String::from_utf8_lossy(&told.stdout).contains(wanted)
         });
+    }
+
+    /// What programs of this world find in their environment: nothing of the user's but where programs are.
+    fn environment(&self) -> Vec<(String, String)> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let own = [
+            ("HOME", self.home.display().to_string()),
+            ("PATH", format!("{}:{path}", self.home.join(".local/bin").display())),
+            ("LANG", "C.UTF-8".to_owned()),
+        ];
+        let colour = std::env::var("NO_COLOR").ok().map(|value| ("NO_COLOR", value));
+        own.into_iter().chain(colour).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn enter(&self, argv: &[&str], stdin: Stdio, stdout: Stdio) -> std::process::Output {
@@ -262,14 +313,9 @@ impl Stage {
             nsenter.args(["--user", "--preserve-credentials"]);
         }
         nsenter.args(["--", "sh", "-c", "cd && exec \"$@\"", "sh"]).args(argv);
-        nsenter.env_clear().env("HOME", &self.home);
-        let path = std::env::var("PATH").unwrap_or_default();
-        nsenter.env("PATH", format!("{}:{path}", self.home.join(".local/bin").display()));
-        nsenter.env("LANG", "C.UTF-8").env("PS1", "lariat demo \\w $ ");
+        nsenter.env_clear().envs(self.environment()).env("PS1", "lariat demo \\w $ ");
         nsenter.env("COLUMNS", std::env::var("COLUMNS").unwrap_or("100".into()));
-        for name in ["TERM", "NO_COLOR"] {
-            nsenter.envs(std::env::var_os(name).map(|value| (name, value)));
-        }
+        nsenter.envs(std::env::var_os("TERM").map(|value| ("TERM", value)));
         let child = nsenter.stdin(stdin).stdout(stdout).spawn();
         child.and_then(|child| child.wait_with_output()).expect("nsenter, of util-linux, can be run")
     }

@@ -1,21 +1,30 @@
-//! `lariat daemon install` and `uninstall`: a unit of the user's systemd.
+//! `lariat daemon install` and `uninstall`: units of the user's systemd.
 //!
-//! The unit ends nothing but the daemon (`KillMode=process`): agents that it launched
-//! for others, and their shims, go on when it is stopped, restarted or taken away. A
-//! file that we did not write is left as it is.
+//! There are two. The socket is open from the login on, and whoever knocks there first has
+//! the daemon started; the service starts it at login as well, because fuses and webhooks
+//! wait for nobody to knock. Stopping them ends nothing but the daemon: what it launches
+//! for others begins outside of its unit (see `lariat_shim::start`), and where that could
+//! not be had, `KillMode=process` spares it.
+//!
+//! A file that we did not write is left as it is.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use lariat_adapters::look::Places;
 use lariat_core::Untrusted;
 use lariat_daemon::VERB;
+use lariat_daemon::place::Place;
+use lariat_shim::start::UNIT;
 use lariat_sys::{durable, file};
 
 use crate::Done;
 use crate::output::{Failure, Out, complain};
 
-const NAME: &str = "lariat.service";
+const SOCKET: &str = "lariat.socket";
+/// Both, the one that the other needs first.
+const UNITS: [&str; 2] = [SOCKET, UNIT];
 /// The first line of a unit that we wrote.
 const OURS: &str = "# Written by `lariat daemon install`; `lariat daemon uninstall` takes it away.";
 
@@ -31,17 +40,26 @@ fn quoted(text: &str) -> String {
     text.replace('%', "%%").replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-fn unit(program: &Path, path: Option<&str>, http: Option<u16>) -> String {
+fn service(program: &Path, variables: &[(&str, String)], http: Option<u16>) -> String {
     let program = quoted(&program.to_string_lossy());
-    // Agents that are launched by HTTP are found where the person who installs it finds them.
-    let path = path
-        .filter(|p| !p.contains('\n'))
-        .map_or_else(String::new, |p| format!("Environment=\"PATH={}\"\n", quoted(p)));
+    // Agents are found, and looked for, where the person who installs it finds them.
+    let plain = variables.iter().filter(|(_, value)| !value.contains('\n'));
+    let variables: String = plain.map(|(n, v)| format!("Environment=\"{n}={}\"\n", quoted(v))).collect();
     let http = http.map_or_else(String::new, |port| format!(" {port}"));
     format!(
-        "{OURS}\n[Unit]\nDescription=lariat: watches coding agents and tells what happens\n\n\
-         [Service]\nExecStart=\"{program}\" {VERB}{http}\n{path}KillMode=process\nRestart=on-failure\n\n\
+        "{OURS}\n[Unit]\nDescription=lariat: watches coding agents and tells what happens\n\
+         Requires={SOCKET}\nAfter={SOCKET}\nStartLimitIntervalSec=60\nStartLimitBurst=30\n\n\
+         [Service]\nExecStart=\"{program}\" {VERB}{http}\n{variables}KillMode=process\nRestart=on-failure\n\
+         # There is one already: another will not do better.\nRestartPreventExitStatus=3\n\n\
          [Install]\nWantedBy=default.target\n"
+    )
+}
+
+fn socket() -> String {
+    format!(
+        "{OURS}\n[Unit]\nDescription=lariat: the door to its daemon\n\n\
+         [Socket]\nListenStream=%t/lariat/daemon.sock\nSocketMode=0600\nDirectoryMode=0700\nRemoveOnStop=yes\n\n\
+         [Install]\nWantedBy=sockets.target\n"
     )
 }
 
@@ -54,34 +72,67 @@ fn writer(path: &Path) -> Result<Option<bool>, Failure> {
     }
 }
 
+/// Which of the units are there; refused if one of them is not ours.
+fn there(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut there = Vec::new();
+    for path in UNITS.map(|name| folder.join(name)) {
+        match writer(&path)? {
+            Some(false) => {
+                let text = format!("{} is there, and lariat did not write it; move it away first", shown(&path));
+                return Err(Failure::Refused(text));
+            }
+            Some(true) => there.push(path),
+            None => {}
+        }
+    }
+    Ok(there)
+}
+
 pub fn install(http: Option<u16>, out: &mut Out) -> Done {
     let folder = folder()?;
-    let path = folder.join(NAME);
-    if writer(&path)? == Some(false) {
-        return Err(Failure::Refused(format!("{} is there, and lariat did not write it", shown(&path))));
-    }
+    there(&folder)?;
     durable::make_folder(&folder)?;
-    durable::put(
-        &folder,
-        NAME,
-        unit(&std::env::current_exe()?, std::env::var("PATH").ok().as_deref(), http).as_bytes(),
-    )?;
-    let started = systemctl(&["daemon-reload"]).and_then(|()| systemctl(&["enable", "--now", NAME]));
-    told(started, "installed", &path, "the daemon is installed and started", out)
+    let set = |name: &&'static str| Some((*name, std::env::var(name).ok().filter(|v| !v.is_empty())?));
+    let variables: Vec<(&str, String)> = Places::VARIABLES.iter().chain([&"PATH"]).filter_map(set).collect();
+    durable::put(&folder, UNIT, service(&std::env::current_exe()?, &variables, http).as_bytes())?;
+    durable::put(&folder, SOCKET, socket().as_bytes())?;
+    // One that runs holds the lock, or serves what was installed before; no agent notices.
+    let cleared = systemctl("daemon-reload", &[]).and_then(|()| systemctl("stop", &UNITS));
+    let started = cleared
+        .and_then(|()| stop_other().map_err(|e| format!("the daemon that runs cannot be stopped: {e}")))
+        .and_then(|()| systemctl("enable", &UNITS))
+        .and_then(|()| systemctl("start", &UNITS));
+    told(started, "installed", &folder.join(UNIT), "the daemon is installed and started", out)
+}
+
+/// Stops a daemon that was started by hand.
+fn stop_other() -> Result<(), anyhow::Error> {
+    let places = Places::from_env();
+    let place = Place::of(&places);
+    if !place.is_free() {
+        match place.connect(&places) {
+            Ok(client) => client.stop()?,
+            Err(e) if e.is_absent() => {} // on its way out
+            Err(e) => return Err(e.into()),
+        }
+        place.wait_until_free()?;
+    }
+    Ok(())
 }
 
 pub fn uninstall(out: &mut Out) -> Done {
-    let path = folder()?.join(NAME);
-    match writer(&path)? {
-        None => return super::told(out, "absent", format_args!("it is not installed")),
-        Some(false) => return Err(Failure::Refused(format!("lariat did not write {}", shown(&path)))),
-        Some(true) => {}
+    let folder = folder()?;
+    let there = there(&folder)?;
+    if there.is_empty() {
+        return super::told(out, "absent", format_args!("it is not installed"));
     }
-    let stopped = systemctl(&["disable", "--now", NAME]);
-    #[expect(clippy::disallowed_methods, reason = "a unit that we wrote")]
-    std::fs::remove_file(&path)?;
-    let stopped = stopped.and_then(|()| systemctl(&["daemon-reload"]));
-    told(stopped, "uninstalled", &path, "the daemon is taken away; every agent goes on", out)
+    let stopped = systemctl("stop", &UNITS).and_then(|()| systemctl("disable", &UNITS));
+    for path in &there {
+        #[expect(clippy::disallowed_methods, reason = "a unit that we wrote")]
+        std::fs::remove_file(path)?;
+    }
+    let stopped = stopped.and_then(|()| systemctl("daemon-reload", &[]));
+    told(stopped, "uninstalled", &folder.join(UNIT), "the daemon is taken away; every agent goes on", out)
 }
 
 fn told(done: Result<(), String>, word: &str, path: &Path, text: &str, out: &mut Out) -> Done {
@@ -94,11 +145,11 @@ fn told(done: Result<(), String>, word: &str, path: &Path, text: &str, out: &mut
     }
 }
 
-fn systemctl(arguments: &[&str]) -> Result<(), String> {
+fn systemctl(verb: &str, units: &[&str]) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "a person asked for a unit")]
     let mut command = Command::new("systemctl");
-    command.arg("--user").args(arguments).stdin(Stdio::null());
-    let line = format!("systemctl --user {}", arguments.join(" "));
+    command.args(["--user", verb]).args(units).stdin(Stdio::null());
+    let line = format!("systemctl --user {verb} {}", units.join(" "));
     match command.output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(format!("{line} failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
@@ -116,9 +167,11 @@ mod tests {
 
     #[test]
     fn the_unit_ends_nothing_but_the_daemon() {
-        let text = unit(Path::new("/opt/50% \"odd\"/lariat"), Some("/a:/50% \\b"), Some(4700));
+        let variables = [("PATH", "/a:/50% \\b".to_owned()), ("CODEX_HOME", "two\nlines".to_owned())];
+        let text = service(Path::new("/opt/50% \"odd\"/lariat"), &variables, Some(4700));
         assert!(text.contains("\nEnvironment=\"PATH=/a:/50%% \\\\b\"\n"), "{text}");
-        assert!(text.starts_with(OURS));
+        assert!(!text.contains("CODEX_HOME"), "a line that could be another setting: {text}");
+        assert!(text.starts_with(OURS) && socket().starts_with(OURS));
         assert!(text.contains("\nExecStart=\"/opt/50%% \\\"odd\\\"/lariat\" __daemon 4700\n"), "{text}");
         assert!(text.contains("\nKillMode=process\n"));
     }
