@@ -12,7 +12,7 @@ pub use acting::{
     Answer, Approve, Attach, Deny, Gc, Keep, Launch, Lock, Rename, Restore, Resume, Send, Stop, Unlock, Which,
     WorktreeApply, WorktreeClean, WorktreeTargets, WorktreeVerb,
 };
-pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then, Web};
+pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, GatewayVerb, Then, Web};
 pub use nearest::parse;
 
 /// Shows and supervises the coding agents that run here.
@@ -126,6 +126,11 @@ pub enum Verb {
     Daemon {
         #[command(subcommand)]
         verb: DaemonVerb,
+    },
+    /// OpenClaw's gateways: introduce this machine to one
+    Gateway {
+        #[command(subcommand)]
+        verb: GatewayVerb,
     },
     /// Open the page; starts the daemon if none runs
     Web(Web),

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Sighting};
+use lariat_adapters::settings::Described;
 use lariat_adapters::{Adapter, Ask, described};
 use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
@@ -81,6 +82,8 @@ pub struct Launched {
     pub shim: Option<Shim>,
     /// How its agent ended, if that is recorded.
     pub exit: Option<record::Exit>,
+    /// What the settings said of its agent when it was started, if that is all that is known of it.
+    pub described: Option<Described>,
 }
 
 /// All launched sessions.
@@ -174,6 +177,15 @@ impl All {
         (agents, holders)
     }
 
+    /// Waits for what is being written down of those that have just ended: without it nobody
+    /// can tell whether they were cut off.
+    pub fn settle(&mut self, settling: &OnceLock<Instant>) {
+        let ending = |l: &&mut Launched| l.exit.is_none() && l.shim.is_some() && matches!(l.process(), Ok(None));
+        for launched in self.by_id.values_mut().filter(ending) {
+            launched.exit = launched.settle(settling);
+        }
+    }
+
     /// Whether one of them may have been cut off: gone, and not by itself.
     pub fn any_cut_off(&self) -> bool {
         self.by_id.values().any(|l| l.could_be_cut_off() && matches!(l.process(), Ok(None)))
@@ -188,9 +200,11 @@ impl Launched {
         (runs, self.shim.as_ref().map(|s| s.started_at), self.record.created_at)
     }
 
-    /// Whether nothing on record says that it ended by itself.
+    /// Whether nothing on record says that it ended by itself, and nobody is about to
+    /// write that down.
     pub fn could_be_cut_off(&self) -> bool {
-        self.exit.as_ref().is_none_or(|e| e.signal.is_some() || e.code.is_some_and(|c| c > 128)) && !self.is_held()
+        let by_signal = |e: &record::Exit| e.signal.is_some() || e.code.is_some_and(|c| c > 128);
+        self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
     }
 
     /// Reads one folder; `None` if nothing was launched from it.
@@ -198,6 +212,7 @@ impl Launched {
         let Some(record) = record::read::<Record>(folder, record::LAUNCH)? else { return Ok(None) };
         Ok(Some(Launched {
             folder: folder.to_owned(),
+            described: record.ask.described.clone(),
             record,
             shim: record::read(folder, record::SHIM)?,
             exit: record::read(folder, record::EXIT)?,

@@ -16,6 +16,7 @@
 
 pub mod acp;
 pub mod after;
+mod apart;
 pub mod ask;
 pub mod claims;
 pub mod death;

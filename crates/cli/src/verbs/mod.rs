@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod fuse;
+pub mod gateway;
 pub mod gc;
 pub mod journal;
 pub mod launch;
