@@ -1,7 +1,7 @@
 // A person at work: sees the fleet, watches it change, answers, launches, types, stops, restores. The sandbox
 // has a session of each kind when this begins; see `scenarios/page.rs`.
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, unlinkSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { blameless, enter, isIn, json, lariat, lariatAsync, launch, rowOf, visitor } from './browser.mjs';
 
@@ -154,6 +154,58 @@ test('a directory is held and given up', async () => {
   await page.getByRole('dialog').getByRole('button', { name: 'Unlock' }).click();
   await row.waitFor({ state: 'hidden' });
   assert.equal(json('locks').locks.some((l) => l.reason === 'by hand'), false);
+  blameless(one);
+});
+
+test('a fuse is set, given more time, and taken away', async () => {
+  const one = await guest();
+  const { page } = one;
+  const { id, handle } = json('status', 'parser');
+  await page.getByRole('link', { name: 'Fuses' }).click();
+  await page.getByText('No fuse is set.').waitFor();
+  await page.getByLabel('On (a session').fill(handle);
+  await page.getByLabel('How much').fill('2h');
+  await page.getByRole('button', { name: 'Set' }).click();
+  const row = page.locator('tr', { hasText: 'parser' });
+  await row.getByText('0% burnt').waitFor();
+  const [set] = json('fuse', 'ls').fuses;
+  assert.deepEqual([set.on, set.then], [{ session: id }, 'stop']);
+  await row.getByRole('button', { name: '10 minutes more' }).click();
+  await page.locator('.notice', { hasText: 'Ten minutes more' }).waitFor();
+  assert.equal(Date.parse(json('fuse', 'ls').fuses[0].limit.until) - Date.parse(set.limit.until), 600_000);
+  await row.getByRole('button', { name: 'Take away' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Take away' }).click();
+  await page.getByText('No fuse is set.').waitFor();
+  assert.deepEqual(json('fuse', 'ls').fuses, []);
+  blameless(one);
+});
+
+test('a worktree is saved and removed, and the machine is examined', async () => {
+  const one = await guest();
+  const { page } = one;
+  const launched = json('launch', 'claude', '--name', 'apart', '--worktree', '--cwd', `${process.env.HOME}/work/mine`, '-p', 'hello');
+  lariat('wait', 'apart');
+  await page.getByRole('link', { name: 'Worktrees', exact: true }).click();
+  const row = page.locator('tr', { hasText: launched.handle });
+  await row.waitFor();
+  assert.ok(await row.getByRole('button', { name: 'Remove' }).isDisabled(), 'somebody is in it');
+  const made = `${launched.worktree.path ?? launched.worktree}/made`;
+  writeFileSync(made, 'by hand');
+  await row.getByRole('button', { name: 'Save' }).click();
+  await row.getByText('saved as').waitFor();
+  // A stop takes a worktree along, unless something is in no commit.
+  lariat('stop', 'apart');
+  assert.equal(existsSync(made), true);
+  unlinkSync(made);
+  await page.getByRole('link', { name: 'Fleet', exact: true }).click();
+  await page.getByRole('link', { name: 'Worktrees', exact: true }).click();
+  await row.locator('button:enabled', { hasText: 'Remove' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+  await page.locator('.notice', { hasText: 'Removed' }).waitFor();
+  assert.equal(existsSync(launched.worktree.path ?? launched.worktree), false);
+  await page.getByRole('link', { name: 'Doctor' }).click();
+  const checks = json('doctor').checks;
+  await page.waitForFunction((n) => document.querySelectorAll('tbody tr').length === n, checks.length);
   blameless(one);
 });
 

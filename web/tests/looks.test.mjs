@@ -26,6 +26,9 @@ function views() {
     ['#/timeline', (p) => p.getByRole('link', { name: /^migration, / })],
     ['#/usage', (p) => p.locator('tbody tr').first()],
     ['#/journal', (p) => p.locator('tbody tr').first()],
+    ['#/worktrees', (p) => p.getByText('No worktrees.')],
+    ['#/fuses', (p) => p.getByText('No fuse is set.')],
+    ['#/doctor', (p) => p.locator('tbody tr').first()],
   ];
 }
 

@@ -7,6 +7,7 @@ type Taker = (key: string) => boolean;
 
 const PLACES: Record<string, string> = {
   f: '#/', i: '#/inbox', l: '#/launch', r: '#/restore', t: '#/timeline', j: '#/journal', u: '#/usage', k: '#/locks',
+  w: '#/worktrees', b: '#/fuses', d: '#/doctor',
 };
 
 class Keys {

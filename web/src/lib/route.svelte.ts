@@ -15,9 +15,12 @@ export const VIEWS = [
   { view: 'launch', name: 'Launch', path: '#/launch' },
   { view: 'restore', name: 'Restore', path: '#/restore' },
   { view: 'locks', name: 'Locks', path: '#/locks' },
+  { view: 'worktrees', name: 'Worktrees', path: '#/worktrees' },
+  { view: 'fuses', name: 'Fuses', path: '#/fuses' },
   { view: 'timeline', name: 'Timeline', path: '#/timeline' },
   { view: 'usage', name: 'Usage', path: '#/usage' },
   { view: 'journal', name: 'Journal', path: '#/journal' },
+  { view: 'doctor', name: 'Doctor', path: '#/doctor' },
 ] as const;
 
 export type View = (typeof VIEWS)[number]['view'] | 'session';

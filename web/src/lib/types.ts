@@ -96,5 +96,34 @@ export interface Usage { by: string; rows: UsageRow[]; total: UsageRow; unpriced
 /** What one session used over time; `told` if its agent's store says when. */
 export interface UsageOver { told: boolean; steps: (UsageRow & { at: string })[]; total: UsageRow; notes: string[] }
 
+export interface Fuse {
+  id: string;
+  on: { session?: string; directory?: string };
+  limit: { until?: string; tokens?: number; cost?: number; age?: number; idle?: number };
+  then: string;
+  run: string | null;
+  fired_at: string | null;
+  outcome: string | null;
+  /** 1 is all of it. */
+  burnt: number | null;
+}
+
+export interface Worktree {
+  handle: string;
+  path: string;
+  branch: string | null;
+  work: string | null;
+  ahead: number | null;
+  behind: number | null;
+  size: number | null;
+  in_use: string[];
+  saved: string[];
+  gone: boolean;
+  removable: boolean;
+  kept: string | null;
+}
+
+export interface Check { what: string; health: string; found: string }
+
 export interface Changed { path: string; old_path: string | null; change: string; added: number | null; removed: number | null; untracked: boolean }
 export interface Diff { files: Changed[]; more_files: number; base: string | null; patch: string | null; cut: boolean }
