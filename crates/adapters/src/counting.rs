@@ -77,6 +77,33 @@ pub fn tell_of<F: Counts>(
     count::<F>(path, now, look.steps, files, warning, show, to)
 }
 
+/// Reads the files of one session alone and tells each record of theirs; gives what is wrong. What was kept is
+/// read on from, and nothing is kept of it: the sums are those of all files.
+pub fn tell_only<F: Counts>(
+    look: &Look<'_>,
+    cache: &str,
+    session: &str,
+    mut files: Vec<File>,
+    warning: &Warn<'_>,
+    to: &mut Tell<'_>,
+) -> Vec<Warning> {
+    // A name may hold only the beginning of the id: then the file itself tells the rest.
+    files.retain(|file| !file.session.is_empty() && session.starts_with(&file.session));
+    files.iter_mut().for_each(|file| file.found.whole = true);
+    let kept = look.places.cache.as_ref().and_then(|folder| Sums::load(&folder.join(cache)));
+    let (parts, read, warnings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut count = Count { files, path: None, kept: kept.as_ref(), parts, read, warnings, now: 0 };
+    count.sort_out();
+    let grain = to.grain;
+    let mut own = |spent: Spent<'_>| {
+        if spent.session == session {
+            (to.to)(spent);
+        }
+    };
+    count.tell_all::<F>(look.steps, warning, &mut |_, _| (), &mut Tell { grain, to: &mut own });
+    count.warnings
+}
+
 fn count<F: Counts>(
     path: Option<PathBuf>,
     now: i64,

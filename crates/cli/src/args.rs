@@ -223,6 +223,9 @@ Each answer of a model counts once, also if forks hold copies of it. `input` is 
 from no cache. Days are those of UTC. A cost is what the agent itself recorded, else tokens
 times the price in the settings ([[price]]), else in the table that comes with lariat.")]
 pub struct Usage {
+    /// One session: what it used over time
+    #[arg(value_name = "TARGET", conflicts_with_all = ["by", "since"])]
+    pub target: Option<String>,
     /// What a row stands for
     #[arg(long, value_enum, default_value = "day")]
     pub by: UsageBy,

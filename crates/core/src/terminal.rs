@@ -29,10 +29,8 @@ const ST: &[u8] = b"\x1b\\";
 #[derive(Default)]
 pub struct Guard {
     state: State,
-    /// The sequence so far, and before it those that it broke off.
+    /// The sequence so far.
     held: Vec<u8>,
-    /// Where in `held` the sequence begins.
-    from: usize,
     /// The ESC of this sequence ended a string, and its end is already out.
     ended: bool,
     /// How much of a string was dropped.
@@ -203,14 +201,14 @@ impl Guard {
     fn escape(&mut self, out: &mut Vec<u8>) {
         self.ended = false;
         match self.state {
-            // Only ever goes out right before the ESC of the next one.
-            State::CsiEntry | State::CsiParameter | State::CsiIntermediate if self.held.len() < LONGEST / 2 => {
-                self.from = self.held.len();
-            }
-            State::Escape | State::EscapeIntermediate => self.held.truncate(self.from),
-            State::Ground | State::CsiEntry | State::CsiParameter | State::CsiIntermediate | State::CsiIgnore => {
-                self.reset();
-            }
+            // What is broken off does not go out: some terminals go on with it once they have done the one within.
+            State::Ground
+            | State::Escape
+            | State::EscapeIntermediate
+            | State::CsiEntry
+            | State::CsiParameter
+            | State::CsiIntermediate
+            | State::CsiIgnore => self.reset(),
             State::Osc => {
                 self.end_command(ST, out);
                 self.ended = true;
@@ -243,7 +241,7 @@ impl Guard {
             // Asks what it is.
             b'Z' if first => self.reset(),
             _ => {
-                let between = self.held.get(self.from + 1..).unwrap_or_default();
+                let between = self.held.get(1..).unwrap_or_default();
                 // Away from UTF-8, half a character could be a control.
                 if between.contains(&b'%') && (between, byte) != (b"%".as_slice(), b'G') {
                     self.reset();
@@ -269,7 +267,7 @@ impl Guard {
                 self.reset();
                 self.state = State::CsiIgnore;
             }
-            _ if asks(self.held.get(self.from + 2..).unwrap_or_default(), byte) => self.reset(),
+            _ if asks(self.held.get(2..).unwrap_or_default(), byte) => self.reset(),
             _ => self.finish(&[byte], out),
         }
     }
@@ -281,7 +279,7 @@ impl Guard {
             (State::DcsEntry | State::DcsParameter, 0x30..=0x3b) | (State::DcsEntry, 0x3c..=0x3f) => {
                 self.hold_in(State::DcsParameter, byte, out);
             }
-            (_, 0x40..) if draws(self.held.get(self.from + 2..).unwrap_or_default(), byte) => {
+            (_, 0x40..) if draws(self.held.get(2..).unwrap_or_default(), byte) => {
                 self.finish(&[byte], out);
                 self.state = State::DcsPass;
             }
@@ -291,7 +289,7 @@ impl Guard {
 
     /// The end of an operating system command.
     fn end_command(&mut self, end: &[u8], out: &mut Vec<u8>) {
-        if reaches_out(self.held.get(self.from + 2..).unwrap_or_default()) {
+        if reaches_out(self.held.get(2..).unwrap_or_default()) {
             self.reset();
         } else {
             self.finish(end, out);
@@ -315,7 +313,7 @@ impl Guard {
             return;
         }
         match self.state {
-            State::Osc if is_text(self.held.get(self.from + 2..).unwrap_or_default()) => {
+            State::Osc if is_text(self.held.get(2..).unwrap_or_default()) => {
                 self.finish(&[], out);
                 self.state = State::OscPass;
             }
@@ -351,7 +349,6 @@ impl Guard {
     fn reset(&mut self) {
         self.state = State::Ground;
         self.held.clear();
-        self.from = 0;
         self.dropped = 0;
         self.ended = false;
     }
@@ -380,12 +377,14 @@ fn parts(before: &[u8]) -> (Option<u8>, &[u8], &[u8]) {
     }
 }
 
-/// Whether a control sequence makes a terminal answer, or print on paper.
+/// Whether a control sequence makes a terminal answer, or print on paper, or means another thing to each.
 fn asks(before: &[u8], last: u8) -> bool {
     let (mark, parameters, intermediates) = parts(before);
     let mut numbers = parameters.split(|byte| matches!(byte, b';' | b':')).map(number);
     match (intermediates, last) {
         (_, b'c' | b'n') | ([_, _, ..], _) => true,
+        // On the console it takes the next letter with it; elsewhere it is nothing.
+        (b"", b'[') => true,
         (b"", b'x' | b'i') => true,
         (b"", b'u' | b'm' | b'S') => mark == Some(b'?'),
         (b"", b'q') => mark == Some(b'>'),

@@ -32,7 +32,7 @@ fn what_draws_passes_as_it_is() {
     let text = b"\x1b[2J\x1b[1;1H\x1b[38;5;1mred\x1b[0m\x1b[?2026h\x1b[>1u\x1b[<u\x1b7\x1b8\x1b(B\x1b]8;;http://x\x1b\\y\x1b]8;;\x1b\\\x1b[8;24;80t";
     passes(text, text);
     // A sequence that breaks off does not swallow the next one.
-    passes(b"\x1b[3\x1b[31mx\x1b]0;a", b"\x1b[3\x1b[31mx");
+    passes(b"\x1b[3\x1b[31mx\x1b]0;a", b"\x1b[31mx");
 }
 
 #[test]
@@ -49,6 +49,9 @@ fn escape_always_begins_anew() {
     // What is broken off does not join what comes after the one that is dropped.
     passes(b"a\x1b[\x1b[6n6n", b"a6n");
     passes(b"a\x1b[3\x1bZ6n", b"a6n");
+    // Nor does it go out: a terminal that nests them would do the first after the second.
+    passes(b"a\x1b[\x1b[31m6nb\x1b[?\x1b7\x1b[0m6$pc", b"a\x1b[31m6nb\x1b7\x1b[0m6$pc");
+    passes(b"a\x1b[[Ab\x1b[[\x1b[31mc", b"aAb\x1b[31mc");
 }
 
 #[test]
@@ -185,6 +188,8 @@ fn the_other_parser_sees_what_reaches_the_terminal() {
         assert!(is_reached(text), "{text:?}");
     }
     assert!(!is_reached("\x1b[31m✓Û6n\x1b]0;52\x07".as_bytes()));
+    assert!(is_reached_by_nesting(b"\x1b[\x1b[31m6n") && is_reached_by_nesting(b"\x1b[\x1b7?6$p"));
+    assert!(!is_reached_by_nesting(b"\x1b[31m6n\x1b]0;[6n\x07"));
     assert!(Reached::by(b"\x1b[6n") && Reached::by(b"\x1b]52;c;eA==\x07") && !Reached::by(b"\x1b[31mx"));
 }
 
@@ -225,6 +230,34 @@ impl vt100::Callbacks for Reached {
         self.0 |=
             parts.iter().skip(1).any(|part| *part == b"?") || parts.first().is_some_and(|code| number(code) == 52);
     }
+}
+
+/// Whether a terminal is asked that does a sequence within another one, and then goes on with that one.
+fn is_reached_by_nesting(bytes: &[u8]) -> bool {
+    let mut open: Vec<Vec<u8>> = Vec::new();
+    let mut bytes = bytes.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, open.last_mut()) {
+            (ESC, _) => match bytes.next() {
+                Some(b'[') => open.push(Vec::new()),
+                Some(b']' | b'P' | b'_' | b'^' | b'X') => {
+                    while bytes.next_if(|b| !matches!(*b, BEL | ESC)).is_some() {}
+                }
+                Some(0x20..=0x2f) => drop(bytes.next()),
+                _ => {}
+            },
+            (CAN | SUB, _) => drop(open.pop()),
+            (0x20..=0x3f, Some(sequence)) => sequence.push(byte),
+            (0x40..=0x7e, Some(sequence)) => {
+                if matches!(byte, b'n' | b'c') || (byte, sequence.last()) == (b'p', Some(&b'$')) {
+                    return true;
+                }
+                open.pop();
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// What the mixtures are made of: whole sequences, and the pieces they fall into.
@@ -287,6 +320,7 @@ proptest! {
         let whole = Guard::default().pass(&text);
         prop_assert!(!is_reached(&whole), "{:?}", whole.escape_ascii().to_string());
         prop_assert!(!Reached::by(&whole), "{:?}", whole.escape_ascii().to_string());
+        prop_assert!(!is_reached_by_nesting(&whole), "{:?}", whole.escape_ascii().to_string());
         let (mut guard, mut passed, mut rest) = (Guard::default(), Vec::new(), text.as_slice());
         for cut in cuts.iter().cycle() {
             let (now, after) = rest.split_at((*cut).min(rest.len()));

@@ -1,8 +1,8 @@
 //! What was changed where a session works: against the commit its worktree began at,
 //! or against `HEAD`.
 //!
-//! Git compares, with nothing of the repository's run (see [`crate::git`]): no filter,
-//! no text conversion, no program for differences. What git does not know, files that
+//! Git compares, with nothing of the repository's run (see [`crate::apart`]): no filter,
+//! no text conversion, no program for differences, whatever is configured meanwhile. What git does not know, files that
 //! are new and not ignored, is read by ourselves. What is read is bounded: a patch ends
 //! at two megabytes and says so.
 
@@ -17,6 +17,7 @@ use lariat_core::{Session, Untrusted};
 use lariat_sys::beneath::{Kind, Top};
 use serde::Serialize;
 
+use crate::apart::apart;
 use crate::git::{Git, GitError};
 use crate::worktree::{self, WorktreeError};
 
@@ -88,7 +89,10 @@ pub fn diff(places: &Places, session: &Session, patch: bool) -> Result<Diff, Wor
     let head = git.maybe(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
     let base = base.or_else(|| head.clone());
     // From the top, so that all of it is compared.
-    compare(&git.at(&top), &top, base, head.as_deref(), patch)
+    let git = git.at(&top);
+    let shelf = places.cache.as_ref().unwrap_or(&places.state).join("git");
+    let apart = apart(&git, &top, &shelf)?;
+    compare(&git, &apart, &top, base, head.as_deref(), patch)
 }
 
 fn not_git(cwd: &Path, error: GitError) -> WorktreeError {
@@ -102,6 +106,7 @@ fn not_git(cwd: &Path, error: GitError) -> WorktreeError {
 
 fn compare(
     git: &Git,
+    apart: &Git,
     top: &Path,
     base: Option<String>,
     head: Option<&str>,
@@ -111,7 +116,7 @@ fn compare(
         Some(base) => base.clone(),
         None => empty_tree(git)?.to_owned(),
     };
-    let ask = |more: &[&str]| git.ask(&[&COMPARE, more].concat());
+    let ask = |more: &[&str]| apart.ask(&[&COMPARE, more].concat());
     let mut files = parse(&ask(&["--raw", "--numstat", "--no-abbrev", &against, "--"])?);
     let staged = names(&ask(&["--cached", "--name-only", "--no-renames", head.unwrap_or(&against), "--"])?);
     let unstaged = names(&ask(&["--name-only", "--no-renames", "--"])?);
@@ -125,7 +130,7 @@ fn compare(
         // `-z` would change how names stand in a patch.
         let words: Vec<&str> = COMPARE.iter().filter(|w| **w != "-z").copied().collect();
         let rest = ["--patch", "--src-prefix=a/", "--dst-prefix=b/", &against, "--"];
-        (text, cut) = git.ask_at_most(&[&words[..], &rest].concat(), PATCH as u64)?;
+        (text, cut) = apart.ask_at_most(&[&words[..], &rest].concat(), PATCH as u64)?;
     }
     let new = names(&git.ask(&["ls-files", "-z", "--others", "--exclude-standard"])?);
     let root = Top::open(top).map_err(|e| WorktreeError::Files(top.to_owned(), e))?;

@@ -9,7 +9,8 @@
 //!
 //! - lets only the subcommands of [`CALLS`] through, none of which needs them;
 //! - says on the command line, which beats every file, that there are none; the
-//!   names of filters and merge drivers are read from the configuration first;
+//!   names of filters and merge drivers are read from the configuration first, or,
+//!   for comparing, that is not read at all (see [`crate::apart`]);
 //! - takes the environment away but for a few names;
 //! - never fetches, prompts, pages or recurses into submodules;
 //! - ends the call, with all it started, at a deadline, and when lariat dies;
@@ -29,9 +30,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use lariat_sys::point::point;
 use lariat_sys::process::Identity;
 use lariat_sys::spawn;
 use lariat_sys::tree::Tree;
+
+use crate::apart::Apart;
 
 /// The subcommands that are ever called.
 pub const CALLS: [&str; 15] = [
@@ -125,6 +129,7 @@ pub struct Git {
     folder: PathBuf,
     git_dir: Option<PathBuf>,
     index: Option<PathBuf>,
+    apart: Option<Apart>,
 }
 
 /// What a call told.
@@ -146,17 +151,22 @@ pub type Feed<'a> = &'a mut (dyn FnMut(&mut dyn Write) -> io::Result<()> + Send)
 impl Git {
     /// In a directory whose repository git looks up.
     pub fn within(folder: &Path) -> Git {
-        Git { folder: folder.to_owned(), git_dir: None, index: None }
+        Git { folder: folder.to_owned(), git_dir: None, index: None, apart: None }
     }
 
     /// In a worktree whose repository is known.
     pub fn of(worktree: &Path, git_dir: &Path) -> Git {
-        Git { folder: worktree.to_owned(), git_dir: Some(git_dir.to_owned()), index: None }
+        Git { folder: worktree.to_owned(), git_dir: Some(git_dir.to_owned()), index: None, apart: None }
     }
 
     /// The same, with another index.
     pub fn with_index(&self, index: &Path) -> Git {
         Git { index: Some(index.to_owned()), ..self.clone() }
+    }
+
+    /// The same, with what is told instead of what the repository says.
+    pub(crate) fn apart(self, apart: Apart) -> Git {
+        Git { apart: Some(apart), ..self }
     }
 
     /// The same repository, seen from another directory of it.
@@ -236,7 +246,7 @@ impl Git {
         match first.as_str() {
             "worktree" | "merge-tree" | "read-tree" | "fast-import" => settings.extend(self.disarmed(false)?),
             // Looking runs nobody's filter.
-            "diff" => settings.extend(self.disarmed(true)?),
+            "diff" if self.apart.is_none() => settings.extend(self.disarmed(true)?),
             _ => {}
         }
         Ok(settings)
@@ -273,13 +283,21 @@ impl Git {
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
         }
-        for setting in settings {
+        if let Some(apart) = &self.apart {
+            command.env("GIT_OBJECT_DIRECTORY", &apart.objects);
+            command.envs(["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].map(|name| (name, "/dev/null")));
+        }
+        let more = self.apart.iter().flat_map(|apart| &apart.settings);
+        for setting in more.chain(settings) {
             command.arg("-c").arg(setting);
         }
         command.args(arguments);
         let input = if feed.is_some() { Stdio::piped() } else { Stdio::null() };
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         spawn::end_with_us(&mut command);
+        if arguments.first().is_some_and(|a| a.as_ref() == "diff") {
+            point("git.diff");
+        }
         run_bounded(&mut command, feed, patience, most, &shown(arguments))
     }
 

@@ -177,6 +177,15 @@ impl All {
         (agents, holders)
     }
 
+    /// Waits for what is being written down of those that have just ended: without it nobody
+    /// can tell whether they were cut off.
+    pub fn settle(&mut self, settling: &OnceLock<Instant>) {
+        let ending = |l: &&mut Launched| l.exit.is_none() && l.shim.is_some() && matches!(l.process(), Ok(None));
+        for launched in self.by_id.values_mut().filter(ending) {
+            launched.exit = launched.settle(settling);
+        }
+    }
+
     /// Whether one of them may have been cut off: gone, and not by itself.
     pub fn any_cut_off(&self) -> bool {
         self.by_id.values().any(|l| l.could_be_cut_off() && matches!(l.process(), Ok(None)))
@@ -191,9 +200,11 @@ impl Launched {
         (runs, self.shim.as_ref().map(|s| s.started_at), self.record.created_at)
     }
 
-    /// Whether nothing on record says that it ended by itself.
+    /// Whether nothing on record says that it ended by itself, and nobody is about to
+    /// write that down.
     pub fn could_be_cut_off(&self) -> bool {
-        self.exit.as_ref().is_none_or(|e| e.signal.is_some() || e.code.is_some_and(|c| c > 128)) && !self.is_held()
+        let by_signal = |e: &record::Exit| e.signal.is_some() || e.code.is_some_and(|c| c > 128);
+        self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
     }
 
     /// Reads one folder; `None` if nothing was launched from it.

@@ -16,6 +16,7 @@
 
 pub mod acp;
 pub mod after;
+mod apart;
 pub mod ask;
 pub mod claims;
 pub mod death;
@@ -35,6 +36,7 @@ pub mod records;
 pub mod restore;
 pub mod resume;
 pub mod send;
+pub mod series;
 pub mod start;
 pub mod stop;
 pub mod target;

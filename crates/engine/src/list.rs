@@ -206,14 +206,15 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     let table = Table::scan().map_err(|e| e.to_string());
     let deadline = question.deadline;
     let wishes = Wishes::read(&question.places);
-    let launched = launched::All::read(&question.places);
+    let mut launched = launched::All::read(&question.places);
+    let settling = OnceLock::new();
+    launched.settle(&settling);
     let settings = Settings::read(&question.places);
     let mut question = question;
     if launched.any_cut_off() {
         question.scope = Scope::All; // what was cut off is shown, and is among the ended
     }
-    let shared =
-        Arc::new(Shared { wishes, launched, question, settings, table, now, settling: OnceLock::new(), write });
+    let shared = Arc::new(Shared { wishes, launched, question, settings, table, now, settling, write });
     let mut answer = Answer {
         listing: Listing {
             schema: 1,

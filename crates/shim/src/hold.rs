@@ -293,7 +293,9 @@ impl<'a> Hold<'a> {
                     Some(attach) => self.attach(index, attach),
                     None => viewer.shut(),
                 },
-                (State::Attached { watch: true }, Some(Kind::Input | Kind::Resize)) => {}
+                // Nor does one set the size who sees nothing yet.
+                (State::Attached { watch: true }, Some(Kind::Input | Kind::Resize))
+                | (State::Known, Some(Kind::Resize)) => {}
                 (_, Some(Kind::Input)) => {
                     self.typed.extend_from_slice(&payload);
                     let (id, size) = (viewer.id, viewer.size);
@@ -329,8 +331,8 @@ impl<'a> Hold<'a> {
         };
         let from = ring.end().saturating_sub(attach.tail.into()).max(ring.start());
         viewer.attach(attach.watch, from);
+        viewer.size = Some(attach.size).filter(|_| !attach.watch);
         if !attach.watch {
-            viewer.size = Some(attach.size);
             let sets = *self.typist.get_or_insert(viewer.id) == viewer.id;
             if !(sets && self.set_size(attach.size)) {
                 self.repaint();
@@ -383,10 +385,12 @@ impl<'a> Hold<'a> {
     fn see_off(&mut self) {
         self.viewers.retain(|v| !v.is_over());
         let Some(typist) = self.typist else { return };
-        if self.viewers.iter().any(|v| v.id == typist && v.is_attached()) {
+        // One that types may attach again, only to watch.
+        let types = |v: &Viewer| v.is_attached() && !v.is_watcher();
+        if self.viewers.iter().any(|v| v.id == typist && types(v)) {
             return;
         }
-        let next = self.viewers.iter().rfind(|v| v.is_attached() && !v.is_watcher());
+        let next = self.viewers.iter().rfind(|v| types(v));
         self.typist = next.map(|v| v.id);
         if let Some(size) = next.and_then(|v| v.size) {
             self.set_size(size);

@@ -26,6 +26,7 @@ pub mod status;
 pub mod stop;
 pub mod top;
 pub mod usage;
+pub mod usage_of;
 pub mod wait;
 pub mod web;
 pub mod worktree;

@@ -1,9 +1,9 @@
 //! Codex's thread locks: who really holds one, and which of several is the session.
 
-use lariat_testkit::{DEADLINE, Sandbox, Signal};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built};
 
 use crate::{
-    asking::{id, list},
+    asking::{ask, id, list},
     codex_store::CodexStore,
 };
 
@@ -108,6 +108,29 @@ fn a_daemon_holds_many() {
     let seen = list(&sandbox);
     assert_ne!(seen.session(&id(1))["live"], true);
     assert_ne!(seen.session(&id(2))["live"], true);
+}
+
+#[test]
+fn a_server_called_by_another_name_holds_many_too() {
+    let sandbox = Sandbox::new("renamed-server");
+    let codex = CodexStore::of(&sandbox);
+    let real = sandbox.install_copy("package/codex", &built("lariat-lookalike"));
+    let link = sandbox.root().join("bin/cx");
+    std::os::unix::fs::symlink(real, &link).expect("a link");
+    let program = sandbox.program(link).arg0("cx").args(["app-server", "--listen", "stdio://"]).stdin(Stdin::Pipe);
+    let server = Lookalike::start(&sandbox, &program);
+    for n in 1..=2 {
+        codex.lock(&server, &id(n));
+    }
+    codex.thread(&id(1)).asked("fix it");
+    codex.thread(&id(2)).asked("fix it").answered("fixed");
+    let seen = list(&sandbox);
+    // A terminal would have left the first for the second.
+    seen.expect(&id(1), "working", Some(server.pid()));
+    seen.expect(&id(2), "idle", Some(server.pid()));
+    // And it is not ended for the sake of one of them.
+    let killed = ask(&sandbox, &["kill", &id(1)]);
+    assert_eq!(killed.code(), 3, "{killed:?}");
 }
 
 #[test]

@@ -167,3 +167,30 @@ fn what_another_machine_started_is_not_gone_with_a_boot_of_ours() {
     seen.expect(stage.id(), "unknown", None);
     assert_eq!(seen.session(stage.id())["restorable"], json!(false));
 }
+
+#[test]
+fn an_entry_of_another_machine_has_no_part_in_the_rule_of_another_boot() {
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    if machine.trim().is_empty() {
+        return; // as above
+    }
+    let mut stage = Stage::new("entry-afar");
+    let agent = {
+        let text = fs::read_to_string(stage.record()).expect("a record");
+        serde_json::from_str::<Value>(&text).expect("JSON")["agent"].clone()
+    };
+    stage.sandbox.reboot();
+    let entry = stage.sandbox.home().join(format!(".claude/sessions/{}.json", agent["pid"]));
+    let put = |machine: &str| {
+        let text = json!({"pid": agent["pid"], "sessionId": stage.id(), "procStart": agent["start"].to_string(),
+            "status": "busy", "pidDomain": format!("linux:{machine}:pid:[4026532999]")});
+        fs::write(&entry, text.to_string()).expect("an entry");
+        list(&stage.sandbox).session(stage.id()).clone()
+    };
+    // The same number and start, of this machine: the very process, and it was of an earlier boot.
+    let here = put(machine.trim());
+    assert_eq!((&here["live"], &here["restorable"]), (&json!(false), &json!(true)), "{here:#}");
+    // Of another machine, which has a process of that number and start as well: nobody here can tell.
+    let afar = put("fedcba9876543210fedcba9876543210");
+    assert_eq!((&afar["status"], &afar["restorable"]), (&json!("unknown"), &json!(false)), "{afar:#}");
+}

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, database::write_and_die};
+use lariat_testkit::{
+    DEADLINE, Lookalike, Sandbox, Signal,
+    database::{write as write_to, write_and_die},
+};
 use serde_json::json;
 
 use crate::{
@@ -215,6 +218,23 @@ fn looking_is_never_in_the_way_of_one_that_starts() {
     assert_eq!(refused, Vec::<String>::new());
     // And what is only in the log is seen.
     assert_eq!(list(&sandbox).session("ses_one")["title"], "title 2000");
+}
+
+#[test]
+fn an_index_that_nobody_rebuilds_is_waited_for_and_then_rebuilt() {
+    let sandbox = Sandbox::new("opencode-index");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_one").asked("fix it").answered("fixed");
+    let write = "PRAGMA journal_mode = WAL; UPDATE session SET title = 'in the log' WHERE id = 'ses_one'";
+    // One who has it open was cut off in the middle of rebuilding the index of its log. (Another process writes
+    // there: who closes a file lets go of all its locks on it.)
+    let opened = write_to(&store.path("opencode.db"), write);
+    let index = format!("of={}", store.path("opencode.db-shm").display());
+    sandbox.run(["dd", "if=/dev/zero", &index, "bs=136", "count=1", "conv=notrunc"]).expect_success();
+    let seen = list(&sandbox);
+    drop(opened);
+    seen.expect("ses_one", "done", None);
+    assert_eq!((seen.session("ses_one")["title"].as_str(), seen.code), (Some("in the log"), 0), "{}", seen.text);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::gemini_store::GeminiStore;
 use crate::http::Served;
 use crate::opencode_store::OpenCodeStore;
 use crate::pi_store::PiStore;
+use crate::worktrees::hold;
 
 /// All turns of a conversation, in pages of that size.
 fn talk(sandbox: &Sandbox, target: &str, limit: usize) -> Vec<Value> {
@@ -206,6 +207,63 @@ fn a_diff_tells_all_that_was_changed_and_runs_nothing() {
     let refused = ask(&sandbox, &["diff", &id(2)]);
     assert!(refused.code() == 3 && refused.stderr.contains("not in a checkout"), "{}", refused.stderr);
     drop((session, other));
+}
+
+#[test]
+fn what_is_configured_while_a_diff_is_made_is_not_run_either() {
+    let sandbox = Sandbox::new("diff-race");
+    let place = sandbox.project("changed");
+    fs::write(place.join("text"), "one\r\ntwo\r\n").expect("a file");
+    sandbox.git(&place, &["-c", "core.autocrlf=input", "add", "."]);
+    sandbox.git(&place, &["commit", "--quiet", "--message", "Second"]);
+    // What the repository says of line ends counts: stored it would be as before.
+    sandbox.git(&place, &["config", "core.autocrlf", "input"]);
+    fs::write(place.join("text"), "one\r\ntwo\r\n").expect("a file, written anew");
+    fs::write(place.join("README.md"), "changed\n").expect("a file");
+    let claude = ClaudeStore::of(&sandbox);
+    let session = claude.session_in(&id(1), &place).asked("go").answered("done");
+    let trace = sandbox.root().join("ran");
+    let paths = |told: &Value| {
+        let files = told["files"].as_array().expect("files").iter();
+        files.map(|f| f["path"].as_str().expect("a path").to_owned()).collect::<Vec<_>>()
+    };
+    let held = hold(&sandbox, &["diff", &id(1), "--json"], "git.diff");
+    sandbox.git(&place, &["config", "--global", "filter.late.clean", &format!("touch {}; cat", trace.display())]);
+    for key in ["filter.late.clean", "filter.late.process", "diff.late.textconv", "diff.late.command", "diff.external"]
+    {
+        sandbox.git(&place, &["config", key, &format!("touch {}; cat", trace.display())]);
+    }
+    let attributes = "* filter=late diff=late\n";
+    fs::write(place.join(".git/info/attributes"), attributes).expect("attributes");
+    fs::write(place.join(".gitattributes"), attributes).expect("attributes");
+    fs::write(place.join("README.md"), "changed again\n").expect("a file");
+    let (code, told) = held.go_on();
+    assert_eq!((code, paths(&told)), (0, vec![".gitattributes".to_owned(), "README.md".to_owned()]), "{told}");
+    assert!(told["patch"].as_str().is_some_and(|p| p.contains("+changed again")), "{told}");
+    assert!(!trace.exists(), "what was configured in between was run");
+    // An index in two parts, a linked checkout, another kind of hash: all are compared.
+    sandbox.git(&place, &["config", "--remove-section", "filter.late"]);
+    sandbox.git(&place, &["config", "--global", "--remove-section", "filter.late"]);
+    sandbox.git(&place, &["update-index", "--split-index"]);
+    let parts = fs::read_dir(place.join(".git")).expect("a folder").flatten();
+    assert!(parts.map(|e| e.file_name()).any(|n| n.to_string_lossy().starts_with("sharedindex.")));
+    let told = ask(&sandbox, &["diff", &id(1), "--json"]).expect_success().json();
+    assert_eq!(paths(&told), [".gitattributes", "README.md"], "{told}");
+    let linked = sandbox.home().join("work/linked");
+    sandbox.git(&place, &["worktree", "add", "--quiet", linked.to_str().expect("UTF-8")]);
+    fs::write(linked.join("README.md"), "there\n").expect("a file");
+    let there = claude.session_in(&id(2), &linked).asked("go").answered("done");
+    let told = ask(&sandbox, &["diff", &id(2), "--json"]).expect_success().json();
+    assert_eq!(paths(&told), ["README.md"], "{told}");
+    let other = sandbox.home().join("work/sha256");
+    fs::create_dir(&other).expect("a folder");
+    sandbox.git(&other, &["init", "--quiet", "--object-format=sha256"]);
+    fs::write(other.join("new"), "x\n").expect("a file");
+    sandbox.git(&other, &["add", "."]);
+    let last = claude.session_in(&id(3), &other).asked("go").answered("done");
+    let told = ask(&sandbox, &["diff", &id(3), "--json"]).expect_success().json();
+    assert_eq!(paths(&told), ["new"], "{told}");
+    drop((session, there, last));
 }
 
 #[test]

@@ -152,6 +152,38 @@ fn s09_an_agent_that_died_is_dead_and_restorable_though_its_shim_lives() {
 }
 
 #[test]
+fn cut_off_is_told_as_soon_as_the_end_is_on_record_and_waits_for_the_old_shim_to_leave() {
+    let stage = Stage::new("leaving-shim");
+    let streams = stage.sandbox.root().join("streams");
+    let (gate, passed, again) = (streams.join("gate"), streams.join("passed"), streams.join("again"));
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let cwd = stage.sandbox.project("a");
+    let order = ["launch", "claude", "--headless", "-p", "hi", "--json", "--cwd", cwd.to_str().expect("UTF-8")];
+    let order = lariat(&stage.sandbox, &order).env("LARIAT_PAUSE_AT", "shim.exited").env("LARIAT_PAUSE_ON", &gate);
+    let told = stage.sandbox.spawn(&order.env("LARIAT_POINTS", &passed)).output(DEADLINE).json();
+    let launched = Launched { told, cwd };
+    stage.until(&launched, "working");
+    let has = |path: &PathBuf, point: &str| fs::read_to_string(path).is_ok_and(|p| p.lines().any(|l| l == point));
+
+    stage.crash(&launched);
+    wait_until("its shim stands there, with the end on record", DEADLINE, || has(&passed, "shim.exited"));
+    let shown = ask(&stage.sandbox, &["ls"]).stdout;
+    assert!(shown.contains(launched.handle()) && shown.contains("cut off"), "{shown}");
+
+    let restore = lariat(&stage.sandbox, &["restore", "--yes", "--json"]).env("LARIAT_POINTS", &again);
+    let restore = stage.sandbox.spawn(&restore);
+    wait_until("it waits for the shim", DEADLINE, || {
+        assert!(restore.exit().is_none(), "it did not wait: {} {}", restore.stdout(), restore.stderr());
+        has(&again, "launch.held")
+    });
+    drop(fs::OpenOptions::new().write(true).open(&gate).expect("it waits"));
+    let told = restore.output(DEADLINE).json();
+    assert_eq!(told["restore"][0]["outcome"], "restored", "{told}");
+    stage.until(&launched, "working");
+    assert_eq!(stage.runs("--resume"), 1);
+}
+
+#[test]
 fn s27_after_a_reboot_what_was_cut_off_is_offered_and_nothing_starts_by_itself() {
     let mut stage = Stage::new("s27");
     let (cut, killed, done) = (stage.launch("a", &[]), stage.launch("b", &[]), stage.launch("c", &[]));

@@ -1,7 +1,7 @@
 //! Many may look, some may type; nobody holds up the agent for good.
 
 use lariat_shim::client::Event;
-use lariat_shim::wire::Size;
+use lariat_shim::wire::{Attach, Size};
 
 use crate::place::{Place, SIZE};
 
@@ -138,6 +138,32 @@ fn the_last_to_type_sets_the_size_and_watchers_never_do() {
     let mut c = session.client();
     // Once a's leaving was seen, whoever else may set it does.
     lariat_testkit::wait_until("b's size", lariat_testkit::DEADLINE, || c.status().unwrap().size == size(42, 122));
+}
+
+#[test]
+fn one_who_came_first_and_only_watches_now_keeps_no_size() {
+    let place = Place::new("watches");
+    let session = place.script("a", "stty -echo; echo ready; while read x; do echo \"size $(stty size)\"; done");
+    session.start();
+    let size = |rows, cols| Size { rows, cols };
+    // Before it is shown anything, it says how large it is: that is for when it types.
+    let mut early = session.client();
+    early.resize(size(12, 12)).unwrap();
+    assert_eq!(early.status().unwrap().size, SIZE, "one who sees nothing sets nothing");
+    early.attach(Attach { size: size(12, 12), watch: true, tail: 0 }).unwrap();
+    assert_eq!(early.status().unwrap().size, SIZE);
+    let mut first = session.attach(size(30, 100));
+    first.wait_for("ready");
+    assert_eq!(first.client.status().unwrap().size, size(30, 100), "a watcher was there first and is not in the way");
+    first.client.attach(Attach { size: size(30, 100), watch: true, tail: 0 }).unwrap();
+    first.client.resize(size(31, 101)).unwrap();
+    assert_eq!(first.client.status().unwrap().watchers, 2);
+    // The next one sets it by coming, as the first did.
+    let mut second = session.attach(size(40, 120));
+    second.wait_for("ready");
+    assert_eq!(second.client.status().unwrap().size, size(40, 120));
+    second.type_text("\n");
+    second.wait_for("size 40 120\r\n");
 }
 
 #[test]
