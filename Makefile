@@ -80,7 +80,7 @@ $(BUILT)/clients/.installed: crates/cli/tests/clients/requirements.txt
 # What the tests and benchmarks run besides.
 tools:
 	@scripts/need git=git unshare=util-linux mount=mount setpriv=util-linux strace=strace git-lfs=git-lfs tmux=tmux cc=gcc \
-		systemctl=systemd
+		systemctl=systemd ssh=openssh-client /usr/sbin/sshd=openssh-server
 
 rust:
 	@command -v $(CARGO) >/dev/null 2>&1 || { echo "lariat needs Rust (rustup or Debian's cargo, 1.90 or later)" >&2; exit 1; }

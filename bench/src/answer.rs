@@ -161,7 +161,7 @@ mod tests {
     fn session(id: &str, tokens: Option<Tokens>) -> Expected {
         Expected {
             id: id.to_owned(),
-            agent: Agent::Claude,
+            agent: Some(Agent::Claude),
             cwd: "/home/dev/src/a".to_owned(),
             status: "done".to_owned(),
             shape: "test".to_owned(),

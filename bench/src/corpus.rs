@@ -11,6 +11,7 @@
 
 mod claude;
 mod codex;
+pub mod others;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -162,7 +163,8 @@ pub struct Tokens {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     pub id: String,
-    pub agent: Agent,
+    /// Which of those that the plan draws it is.
+    pub agent: Option<Agent>,
     pub cwd: String,
     pub status: String,
     pub shape: String,
@@ -281,7 +283,7 @@ fn generate(home: &Path, params: &Params) -> io::Result<Manifest> {
 fn expected(plan: &Plan, path: &str, written: Written<'_>, bytes: u64) -> Expected {
     Expected {
         id: format!("{}:{}", plan.agent.name(), plan.id),
-        agent: plan.agent,
+        agent: Some(plan.agent),
         cwd: plan.cwd.clone(),
         status: written.ending.status().to_owned(),
         shape: written.shape,

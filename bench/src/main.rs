@@ -6,7 +6,7 @@
 //! own where it may, so that agents which happen to run on the machine are not
 //! part of the answer. It writes nothing outside its directory (`target/bench`).
 //!
-//! Start at [`list`], [`usage`], [`procs`], [`hosted`], [`daemon`], [`screens`] or [`page`]; [`corpus`] makes the
+//! Start at [`list`], [`mixed`], [`usage`], [`procs`], [`hosted`], [`daemon`], [`screens`] or [`page`]; [`corpus`] makes the
 //! stores they read, [`limits`] the programs they compare with, [`answer`] knows what is right.
 
 #![allow(
@@ -24,6 +24,7 @@ mod hosted;
 mod limits;
 mod list;
 mod measure;
+mod mixed;
 mod options;
 mod page;
 mod procs;
@@ -122,6 +123,7 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
         let manifest = list::corpus(&home, &params, &mut report)?;
         if matches!(options.jobs, Jobs::All | Jobs::List) {
             right &= list::run(&rig, &home, &manifest, &mut report)?;
+            right &= mixed::run(&rig, &home, &manifest, &mut report)?;
         }
         if matches!(options.jobs, Jobs::All | Jobs::Usage) {
             right &= usage::run(&rig, &home, &params, &mut report)?;

@@ -8,7 +8,7 @@ use crate::corpus::Params;
 pub const HELP: &str = "\
 usage: lariat-bench [OPTIONS] [list|usage|procs|hosted|daemon|screens|all|corpus]
 
-  list     list 10,000 Claude and 2,000 Codex sessions, no daemon
+  list     list 10,000 Claude and 2,000 Codex sessions, no daemon; then with 500 of Pi and 500 of OpenCode
   usage    add up tokens over every byte, beside ccusage
   procs    look at 3,000 processes
   hosted   launch, terminals and memory of hosted sessions, beside tmux and dtach

@@ -166,7 +166,17 @@ test('files that were changed are shown with their differences', async () => {
   await page.locator('td', { hasText: 'README.md' }).waitFor();
   await page.locator('.patch .add', { hasText: 'and trailing commas' }).waitFor();
   await page.getByRole('link', { name: 'Usage' }).last().click();
-  await page.getByRole('img', { name: /^Tokens: / }).waitFor();
+  const chart = page.getByRole('img', { name: /^Tokens: / });
+  await chart.waitFor();
+  // As its store tells it, from before this page was there: a step for each answer, up to the sum.
+  const { steps, total } = json('usage', json('status', 'parser').id);
+  const all = (t) => t.input + t.output + t.cache_read + t.cache_write;
+  assert.ok(steps.length > 0 && all(total.tokens) > 0);
+  const drawn = await chart.locator('path.curve:not(.unseen)').getAttribute('d');
+  assert.equal(drawn.match(/V/g).length, steps.length, drawn);
+  assert.equal(await chart.locator('path.curve.unseen').getAttribute('d'), '');
+  await page.getByText(`${total.tokens.output} out`).waitFor();
+  await page.getByRole('img', { name: /^Cost: / }).waitFor();
   blameless(one);
 });
 

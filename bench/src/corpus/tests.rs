@@ -61,7 +61,7 @@ fn every_line_is_json_and_only_killed_writes_are_torn() {
 #[test]
 fn all_endings_and_shapes_occur() {
     let all = sessions(7);
-    let seen: HashSet<_> = all.iter().map(|(e, _)| (e.agent.name(), e.status.as_str())).collect();
+    let seen: HashSet<_> = all.iter().map(|(e, _)| (e.agent.unwrap().name(), e.status.as_str())).collect();
     for status in ["done", "interrupted", "stopped", "failed"] {
         for agent in ["claude", "codex"] {
             assert!(seen.contains(&(agent, status)), "{agent} {status}");
@@ -75,7 +75,7 @@ fn all_endings_and_shapes_occur() {
 fn the_manifest_counts_the_tokens_that_the_lines_hold() {
     for (expected, bytes) in sessions(7) {
         let told = expected.tokens.map(|t| [t.input, t.output, t.cache_read, t.cache_write.unwrap_or(0)]);
-        let found = match expected.agent {
+        let found = match expected.agent.unwrap() {
             Agent::Claude => Some(claude_tokens(&bytes)),
             Agent::Codex => codex_tokens(&bytes),
         };

@@ -77,6 +77,33 @@ pub fn tell_of<F: Counts>(
     count::<F>(path, now, look.steps, files, warning, show, to)
 }
 
+/// Reads the files of one session alone and tells each record of theirs; gives what is wrong. What was kept is
+/// read on from, and nothing is kept of it: the sums are those of all files.
+pub fn tell_only<F: Counts>(
+    look: &Look<'_>,
+    cache: &str,
+    session: &str,
+    mut files: Vec<File>,
+    warning: &Warn<'_>,
+    to: &mut Tell<'_>,
+) -> Vec<Warning> {
+    // A name may hold only the beginning of the id: then the file itself tells the rest.
+    files.retain(|file| !file.session.is_empty() && session.starts_with(&file.session));
+    files.iter_mut().for_each(|file| file.found.whole = true);
+    let kept = look.places.cache.as_ref().and_then(|folder| Sums::load(&folder.join(cache)));
+    let (parts, read, warnings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut count = Count { files, path: None, kept: kept.as_ref(), parts, read, warnings, now: 0 };
+    count.sort_out();
+    let grain = to.grain;
+    let mut own = |spent: Spent<'_>| {
+        if spent.session == session {
+            (to.to)(spent);
+        }
+    };
+    count.tell_all::<F>(look.steps, warning, &mut |_, _| (), &mut Tell { grain, to: &mut own });
+    count.warnings
+}
+
 fn count<F: Counts>(
     path: Option<PathBuf>,
     now: i64,
@@ -342,10 +369,12 @@ impl<'a> Count<'a> {
             let shares = before.is_some_and(|page| kept.entry(page).shares);
             let page = match (before, &known[i]) {
                 (Some(page), _) if stays => kept.page_bytes(page).map(Cow::Borrowed),
-                (_, Told::Alone(reading) | Told::Shared(reading)) if !stays => page_of(reading).map(Cow::Owned),
+                (_, Told::Alone(reading) | Told::Shared(reading)) if !stays => {
+                    Some(Cow::Owned(page_of(reading, Vec::new())))
+                }
                 _ => None,
             };
-            pages.extend(page.map(|page| (i, shares, page, before.filter(|_| stays))));
+            pages.extend(page.filter(|page| !page.is_empty()).map(|page| (i, shares, page, before.filter(|_| stays))));
         }
         self.save(&pages, &records);
     }
@@ -389,7 +418,8 @@ impl<'a> Count<'a> {
         }
         let keeps = self.path.is_some() && self.parts.iter().any(|part| matches!(part, Part::Read { .. }));
         let mut records = Bloom::for_records(if keeps { count } else { 0 });
-        let mut pages: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut pages: Vec<(usize, usize, usize)> = Vec::new();
+        let mut bytes = Vec::new();
         let mut shares = vec![false; self.files.len()];
         let mut uses = Vec::new();
         for i in order {
@@ -409,14 +439,17 @@ impl<'a> Count<'a> {
                 }
             }
             if keeps && !racy {
-                pages.extend(page_of(&reading).map(|page| (i, page)));
+                let from = bytes.len();
+                bytes = page_of(&reading, bytes);
+                pages.push((i, from, bytes.len()));
             }
             tell_one(&self.files[i], &Told::Shared(reading), &uses, to);
         }
         if keeps {
-            let pages = pages.into_iter().map(|(i, page)| {
+            drop(twice); // writing takes some memory, too
+            let pages = pages.into_iter().filter(|(_, from, to)| from < to).map(|(i, from, to)| {
                 let before = if let Part::Loaded { page, .. } = &self.parts[i] { Some(*page) } else { None };
-                (i, shares[i], Cow::Owned(page), before)
+                (i, shares[i], Cow::Borrowed(&bytes[from..to]), before)
             });
             self.save(&pages.collect::<Vec<_>>(), &records);
         }
@@ -450,12 +483,13 @@ fn tell_one<F: Counts>(file: &File, known: &Told<'_, F>, uses: &[Use], to: &mut 
     }
 }
 
-/// A reading's page, as bytes.
-fn page_of<F: Counts>(reading: &Reading<F>) -> Option<Vec<u8>> {
+/// Puts a reading's page behind these bytes; nothing if it cannot be.
+fn page_of<F: Counts>(reading: &Reading<F>, mut bytes: Vec<u8>) -> Vec<u8> {
     let (tally, problem) = (reading.fold.tally(), problem_of(reading));
     let (session, dir) = (tally.session.as_deref(), tally.dir.as_deref());
     let page = Page::of(session, dir, tally.models(), &tally.sums(), problem.as_deref());
-    postcard::to_stdvec(&page).ok()
+    bytes.extend(postcard::to_stdvec(&page).unwrap_or_default());
+    bytes
 }
 
 /// What is wrong with a file, by its reading.
@@ -470,7 +504,7 @@ fn problem_of<F: Counts>(reading: &Reading<F>) -> Option<String> {
 struct Twice {
     once: Vec<u64>,
     again: Vec<u64>,
-    seen: HashMap<Known, usize>,
+    seen: HashMap<Known, u32>,
 }
 
 impl Twice {
@@ -502,10 +536,10 @@ impl Twice {
         }
         match self.seen.entry(*known) {
             Entry::Vacant(place) => {
-                place.insert(file);
+                place.insert(file as u32); // nobody has billions of files
                 None
             }
-            Entry::Occupied(first) => Some(*first.get()),
+            Entry::Occupied(first) => Some(*first.get() as usize),
         }
     }
 }

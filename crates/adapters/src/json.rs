@@ -166,7 +166,7 @@ impl Doc {
         let deep = depth >= MAX_DEPTH;
         // Nearly every key lies whole in the buffer, and is not wanted: no copy.
         let buffer = r.fill_buf()?;
-        if let Some(end) = memchr3(b'"', b'\\', b'\n', buffer).filter(|i| buffer[*i] == b'"') {
+        if let Some(end) = stop(buffer).filter(|i| buffer[*i] == b'"') {
             let wanted = !deep && (self.keep)(&self.text[parent.from as usize..parent.to as usize], &buffer[..end]);
             let span = wanted.then(|| {
                 let from = self.text.len() as u32;
@@ -245,7 +245,7 @@ impl Doc {
             if buffer.is_empty() {
                 return Err(Bad::Unfinished);
             }
-            let stop = memchr3(b'"', b'\\', b'\n', buffer);
+            let stop = stop(buffer);
             let run = stop.unwrap_or(buffer.len());
             let room = full.saturating_sub(self.text.len());
             let taken = &buffer[..run.min(room)];
@@ -360,6 +360,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The bytes of a string, to be compared; empty if it is none.
+    pub fn word(&self) -> &'a [u8] {
+        match self.node().map(|n| n.kind) {
+            Some(Kind::String(span)) => self.doc.bytes(span),
+            _ => b"",
+        }
+    }
+
     /// A string that says something.
     pub fn some_str(&self) -> Option<&'a str> {
         self.str().filter(|s| !s.is_empty())
@@ -367,10 +375,8 @@ impl<'a> Value<'a> {
 
     /// A number without sign or fraction.
     pub fn u64(&self) -> Option<u64> {
-        self.f64().filter(|n| *n >= 0.0 && *n < 1.8e19).map(|n| {
-            let exact = self.number_text().and_then(|t| t.parse().ok());
-            exact.unwrap_or(n as u64)
-        })
+        let rounded = || self.f64().filter(|n| *n >= 0.0 && *n < 1.8e19).map(|n| n as u64);
+        self.number_text()?.parse().ok().or_else(rounded)
     }
 
     /// Any number.
@@ -401,6 +407,29 @@ impl<'a> Value<'a> {
 
 fn text(doc: &Doc, span: Span) -> &str {
     std::str::from_utf8(doc.bytes(span)).unwrap_or("")
+}
+
+/// Where a quote, a backslash or a newline comes first.
+///
+/// Keys and most values are short, so the beginning is looked at here, eight bytes at once: a call would take
+/// longer than that.
+#[inline]
+fn stop(buffer: &[u8]) -> Option<usize> {
+    const NEAR: usize = 6;
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    // The lowest bit that is set stands for the first byte that is zero; those above it may stand for none.
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+    let is = |word: u64, byte: u8| zero(word ^ (ONES * u64::from(byte)));
+    let (words, _) = buffer.as_chunks::<8>();
+    for (at, word) in words.iter().take(NEAR).enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = is(word, b'"') | is(word, b'\\') | is(word, b'\n');
+        if found != 0 {
+            return Some(at * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let from = words.len().min(NEAR) * 8;
+    memchr3(b'"', b'\\', b'\n', &buffer[from..]).map(|at| from + at)
 }
 
 /// The next byte that is not blank. A newline ends the value too early.
@@ -517,6 +546,12 @@ fn skip_string<R: BufRead>(r: &mut R) -> Result<(), Bad> {
         let buffer = r.fill_buf()?;
         if buffer.is_empty() {
             return Err(Bad::Unfinished);
+        }
+        // Most are short, and have no escapes.
+        let near = stop(buffer).filter(|_| !odd);
+        if let Some(at) = near.filter(|at| buffer[*at] == b'"') {
+            r.consume(at + 1);
+            return Ok(());
         }
         let is_odd = |end: usize| {
             let run = buffer[..end].iter().rev().take_while(|b| **b == b'\\').count();

@@ -128,6 +128,16 @@ pub trait Adapter: Send + Sync {
     fn spent(&self, _look: &Look<'_>, _to: &mut spent::Tell<'_>) -> Option<Vec<lariat_core::Warning>> {
         None
     }
+    /// Tells every use that the files of one session record, by its own id. What a fork copied from its
+    /// parent is among it: whose it was, only all files together tell.
+    fn spent_by(
+        &self,
+        _look: &Look<'_>,
+        _session: &str,
+        _to: &mut spent::Tell<'_>,
+    ) -> Option<Vec<lariat_core::Warning>> {
+        None
+    }
     /// The way to its gateways, if those run its sessions.
     fn remote(&self) -> Option<&'static dyn remote::Remote> {
         None

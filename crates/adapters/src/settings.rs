@@ -89,6 +89,8 @@ pub struct Gateway {
     pub host: Option<String>,
     /// Where its token is.
     pub token: Token,
+    /// The file with the key by which it knows this client.
+    pub device: Option<PathBuf>,
 }
 
 /// An agent that speaks the Agent Client Protocol: `[[acp]]`.
@@ -375,7 +377,7 @@ fn a(value: &DeValue<'_>) -> String {
 }
 
 const RESTORE: &[(&str, Restore)] = &[("ask", Restore::Ask), ("auto", Restore::Auto), ("never", Restore::Never)];
-const GATEWAY: [&str; 5] = ["name", "url", "host", "token_file", "token_env"];
+const GATEWAY: [&str; 6] = ["name", "url", "host", "token_file", "token_env", "device"];
 
 /// One gateway; `None` if it cannot be asked as it stands.
 fn read_gateway(entry: &mut Section<'_, '_>, places: &Places) -> Option<(Gateway, Range<usize>)> {
@@ -411,9 +413,10 @@ fn read_gateway(entry: &mut Section<'_, '_>, places: &Places) -> Option<(Gateway
         (None, Some((variable, _))) => Token::Env(variable.to_owned()),
         (None, None) => Token::None,
     };
+    let device = entry.text("device").map(|(path, _)| expanded(path, places));
     let (address, port) = place?;
     let host = host.or_else(|| (!is_here(&address)).then(|| address.clone()));
-    let gateway = Gateway { name: name.map(|(n, _)| n.to_owned()), address, port, host, token };
+    let gateway = Gateway { name: name.map(|(n, _)| n.to_owned()), address, port, host, token, device };
     (entry.wrong.found.len() == before).then(|| (gateway, entry.span.clone()))
 }
 
@@ -535,7 +538,7 @@ fn from_env(places: &Places, warnings: &mut Vec<Warning>) -> Option<Gateway> {
     match address(url) {
         Ok((address, port)) => {
             let host = (!is_here(&address)).then(|| address.clone());
-            Some(Gateway { name: None, address, port, host, token })
+            Some(Gateway { name: None, address, port, host, token, device: None })
         }
         Err(why) => {
             let error = Untrusted::new(why.replacen("url", URL, 1));

@@ -261,25 +261,28 @@ fn place_readings(path: &Path, before: Option<&Sums>, all: &[Keep<'_>]) -> io::R
 }
 
 fn write(file: File, kept: &[(&Keep<'_>, Place)], records: &Bloom) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(kept.len() * 256 + records.map.len());
-    let mut index = Vec::with_capacity(kept.len() * ENTRY);
+    let mut file = BufWriter::with_capacity(256 << 10, file);
+    let mut sum = Xxh3::new();
+    let mut put = |bytes: &[u8]| {
+        sum.update(bytes);
+        file.write_all(bytes)
+    };
+    for (keep, _) in kept {
+        put(keep.page)?;
+    }
+    let mut end = 0;
     for (keep, place) in kept {
-        bytes.extend_from_slice(keep.page);
         let Key { device, inode, size, mtime, ctime } = keep.key;
         let Place { from, len, hash } = *place;
+        end += keep.page.len() as u64;
         let shares = u64::from(keep.shares);
-        let end = bytes.len() as u64;
         let entry = [device, inode, size, mtime as u64, ctime as u64, shares, from, len, hash, end];
-        index.extend_from_slice(entry.map(u64::to_le_bytes).as_flattened());
+        put(entry.map(u64::to_le_bytes).as_flattened())?;
     }
-    bytes.extend_from_slice(&index);
-    bytes.extend_from_slice(&records.map);
-    let mut sum = Xxh3::new();
-    sum.update(&bytes);
+    put(&records.map)?;
     let foot = [FORMAT, kept.len() as u64, records.map.len() as u64, records.records, sum.digest()];
-    bytes.extend_from_slice(foot.map(u64::to_le_bytes).as_flattened());
-    let mut file = file;
-    file.write_all(&bytes)
+    file.write_all(foot.map(u64::to_le_bytes).as_flattened())?;
+    file.flush()
 }
 
 /// A bitmap that surely knows what was put into it, and seldom anything else.

@@ -12,7 +12,7 @@ pub use acting::{
     Answer, Approve, Attach, Deny, Gc, Keep, Launch, Lock, Rename, Restore, Resume, Send, Stop, Unlock, Which,
     WorktreeApply, WorktreeClean, WorktreeTargets, WorktreeVerb,
 };
-pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, Then, Web};
+pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, GatewayVerb, Then, Web};
 pub use nearest::parse;
 
 /// Shows and supervises the coding agents that run here.
@@ -127,6 +127,11 @@ pub enum Verb {
         #[command(subcommand)]
         verb: DaemonVerb,
     },
+    /// OpenClaw's gateways: introduce this machine to one
+    Gateway {
+        #[command(subcommand)]
+        verb: GatewayVerb,
+    },
     /// Open the page; starts the daemon if none runs
     Web(Web),
     /// Add up tokens and cost over all sessions, ended ones included
@@ -218,6 +223,9 @@ Each answer of a model counts once, also if forks hold copies of it. `input` is 
 from no cache. Days are those of UTC. A cost is what the agent itself recorded, else tokens
 times the price in the settings ([[price]]), else in the table that comes with lariat.")]
 pub struct Usage {
+    /// One session: what it used over time
+    #[arg(value_name = "TARGET", conflicts_with_all = ["by", "since"])]
+    pub target: Option<String>,
     /// What a row stands for
     #[arg(long, value_enum, default_value = "day")]
     pub by: UsageBy,

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Some(Verb::Web(args)) => verbs::web::run(&args, &mut out),
         Some(Verb::Mcp) => verbs::mcp::run(),
         Some(Verb::Fuse { verb }) => verbs::fuse::run(&verb, &cli.common, &mut out),
+        Some(Verb::Gateway { verb }) => verbs::gateway::run(&verb, &cli.common, &mut out),
         Some(Verb::Daemon { verb }) => verbs::daemon::run(&verb, &mut out),
         Some(Verb::Events(args)) => verbs::events::run(&args, &cli.common, &mut out),
         Some(Verb::Usage(args)) => verbs::usage::run(&args, &cli.common, &mut out),

@@ -17,8 +17,8 @@ const DAY: i64 = 86_400_000;
 impl Time {
     /// Reads `2026-11-15T07:33:12.654Z`, with any number of fraction digits
     /// and `Z` or a numeric offset. Anything else is `None`.
-    pub fn parse(text: &str) -> Option<Time> {
-        let b = text.as_bytes();
+    pub fn parse<T: AsRef<[u8]> + ?Sized>(text: &T) -> Option<Time> {
+        let b = text.as_ref();
         let number = |from: usize, len: usize| -> Option<i64> {
             let digits = b.get(from..from + len)?;
             digits.iter().try_fold(0i64, |n, d| d.is_ascii_digit().then(|| n * 10 + i64::from(d - b'0')))

@@ -33,7 +33,7 @@ use lariat_engine::list::{Answer, Question, list};
 use lariat_engine::records::Wishes;
 use lariat_engine::stop::is_unfinished;
 use lariat_sys::vigil::{Standing, Woken};
-use lariat_sys::{clock, file};
+use lariat_sys::{clock, file, scan};
 
 use crate::changes::{Change, Changes};
 use crate::fuses;
@@ -76,6 +76,8 @@ pub struct Watching {
     hinted: bool,
     /// Which processes there were when it came to rest, if that is known.
     processes: Option<Option<u64>>,
+    /// The number that was last given to a process before it was seen which there are.
+    given: Option<u32>,
     /// When it was last seen that nothing has changed.
     checked: Instant,
     /// By the clock that tells when processes began: when the last look did.
@@ -106,6 +108,7 @@ impl Watching {
             sure: false,
             hinted: false,
             processes: None,
+            given: None,
             checked: Instant::now(),
             began: 0,
             due: None,
@@ -187,7 +190,7 @@ impl Watching {
     }
 
     /// Whether it may sleep on though the time is up: nothing that it looked at can have
-    /// changed.
+    /// changed. Where no process has begun since, that costs one small read.
     pub fn may_rest(&mut self) -> bool {
         let is_due = self.due.is_some_and(|at| at.0 <= clock::now_ms());
         if !self.hinted || self.told.is_some() || is_due || self.standing.have_files_stirred() {
@@ -196,13 +199,17 @@ impl Watching {
         match self.processes {
             // One that began since the look is not among those it saw.
             None => {
+                self.given = scan::last_given(); // first: who begins meanwhile is seen next time
                 self.processes = Some(crate::warm::agents(Some(self.began)));
                 true
             }
             _ if self.checked.elapsed() < AT_LEAST => true,
             Some(before) => {
                 self.checked = Instant::now();
-                before.is_some() && self.looked.elapsed() < WHOLE && crate::warm::agents(None) == before
+                let given = scan::last_given();
+                let none_began = given.is_some() && given == std::mem::replace(&mut self.given, given);
+                let same = || none_began || crate::warm::agents(None) == before;
+                before.is_some() && self.looked.elapsed() < WHOLE && same()
             }
         }
     }

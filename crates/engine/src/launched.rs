@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Sighting};
+use lariat_adapters::settings::Described;
 use lariat_adapters::{Adapter, Ask, described};
 use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
@@ -81,6 +82,8 @@ pub struct Launched {
     pub shim: Option<Shim>,
     /// How its agent ended, if that is recorded.
     pub exit: Option<record::Exit>,
+    /// What the settings said of its agent when it was started, if that is all that is known of it.
+    pub described: Option<Described>,
 }
 
 /// All launched sessions.
@@ -209,6 +212,7 @@ impl Launched {
         let Some(record) = record::read::<Record>(folder, record::LAUNCH)? else { return Ok(None) };
         Ok(Some(Launched {
             folder: folder.to_owned(),
+            described: record.ask.described.clone(),
             record,
             shim: record::read(folder, record::SHIM)?,
             exit: record::read(folder, record::EXIT)?,

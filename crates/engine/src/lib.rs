@@ -36,6 +36,7 @@ pub mod records;
 pub mod restore;
 pub mod resume;
 pub mod send;
+pub mod series;
 pub mod start;
 pub mod stop;
 pub mod target;

@@ -67,7 +67,7 @@ pub fn plan(question: &Question, kept: bool) -> Plan {
         let Some(mut folder) = launched.remove(session.id.raw()) else { continue };
         folder.hear_of(places);
         if session.restorable && (session.kept || !kept) {
-            let way = way(&session, Some(&folder));
+            let way = way(places, &session, Some(&folder));
             plan.steps.push(Step { session, way });
         } else if session.live != Some(true) {
             let want = wishes.by_id.get(session.id.raw()).map(|w| w.intent.want);

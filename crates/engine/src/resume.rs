@@ -15,8 +15,8 @@
 
 use std::path::{Path, PathBuf};
 
-use lariat_adapters::described::NO_WAY;
-use lariat_adapters::look::Scope;
+use lariat_adapters::described::{self, NO_WAY};
+use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::{Adapter, Ask, Past, Plan};
 use lariat_core::{Session, Time, Want, Witness};
 use lariat_shim::record;
@@ -87,10 +87,10 @@ pub struct Resumed {
 }
 
 /// Which way a session would go on; or why it cannot.
-pub fn way(session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
+pub fn way(places: &Places, session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
     let on_record = session.because.iter().any(|(_, o)| matches!(o.witness, Witness::Store | Witness::Gateway));
     match launched {
-        _ if adapter_is_mute(session) => described_way(session, launched),
+        _ if adapter_is_mute(session) => described_way(places, session, launched),
         _ if on_record => Ok(Way::Native),
         Some(_) => Ok(Way::Replayed),
         None => Err("its agent has no conversation of it on record".into()),
@@ -102,15 +102,19 @@ fn adapter_is_mute(session: &Session) -> bool {
 }
 
 /// Of one that tells nothing: as the settings say, under the id that lariat chose. Nothing is asked anew,
-/// because nothing tells that it was not done; unless the description says where its transcript would be, and
-/// there is none.
-fn described_way(session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
+/// because nothing tells that it was not done; unless the description says where its transcript would be, as it
+/// was at the launch and as it is now, and there is surely none.
+fn described_way(places: &Places, session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
     let described = launched.and_then(|l| l.record.ask.described.as_ref());
-    match described {
-        Some(d) if d.transcripts.is_some() && session.transcript.is_none() => Ok(Way::Replayed),
-        Some(d) if d.resume.is_empty() => Err(NO_WAY.into()),
-        Some(_) => Ok(Way::Native),
-        None => Err("lariat did not launch it, so it goes on only by its own program".into()),
+    let now = described.ok_or("lariat did not launch it, so it goes on only by its own program")?;
+    let then = launched.and_then(|l| l.described.as_ref());
+    let mut says_where = [then, Some(now)].into_iter().flatten().filter(|d| d.transcripts.is_some()).peekable();
+    let surely_none =
+        says_where.peek().is_some() && says_where.all(|d| described::has_none(places, d, session.native_id.raw()));
+    match now {
+        _ if surely_none => Ok(Way::Replayed),
+        d if d.resume.is_empty() => Err(NO_WAY.into()),
+        _ => Ok(Way::Native),
     }
 }
 
@@ -152,7 +156,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
         return Err(LaunchError::Full { running: max, max, whose: String::new() });
     }
     let adapter = start::adapter(session.agent)?;
-    let way = way(&session, launched.as_ref()).map_err(LaunchError::Impossible)?;
+    let way = way(places, &session, launched.as_ref()).map_err(LaunchError::Impossible)?;
     let cwd = launched.as_ref().map(|l| l.record.launch.cwd.clone());
     let cwd = cwd.or_else(|| session.cwd.as_ref().map(|c| PathBuf::from(c.raw())));
     let cwd = cwd.ok_or_else(|| LaunchError::Impossible(format!("it is not known where {id} worked")))?;

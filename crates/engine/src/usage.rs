@@ -74,7 +74,7 @@ impl Sum {
         dollars(self.by_table)
     }
 
-    fn add(&mut self, used: &Use, price: Option<&Price>) {
+    pub(crate) fn add(&mut self, used: &Use, price: Option<&Price>) {
         let (to, from) = (&mut self.tokens, &used.tokens);
         to.input = to.input.saturating_add(from.input);
         to.output = to.output.saturating_add(from.output);
@@ -93,7 +93,7 @@ impl Sum {
         self.priced += used.answers;
     }
 
-    fn join(&mut self, other: &Sum) {
+    pub(crate) fn join(&mut self, other: &Sum) {
         let (to, from) = (&mut self.tokens, &other.tokens);
         to.input = to.input.saturating_add(from.input);
         to.output = to.output.saturating_add(from.output);

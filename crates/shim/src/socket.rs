@@ -109,7 +109,7 @@ pub fn adopt(given: OwnedFd, path: &Path) -> Result<UnixListener, SocketError> {
     Ok(listener)
 }
 
-/// Whether anybody listens at this path, answering or not.
+/// Whether this user listens at this path, answering or not.
 pub fn is_open(path: &Path) -> bool {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -117,8 +117,9 @@ pub fn is_open(path: &Path) -> bool {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&socket, &address)
     });
-    // A full queue is a queue; and in a folder of strangers nothing counts.
-    matches!(knocked, Ok(()) | Err(rustix::io::Errno::AGAIN)) && check(path).is_ok()
+    // A full queue is a queue; and what strangers put there, or could have, does not count.
+    let ours = path.symlink_metadata().is_ok_and(|m| m.uid() == rustix::process::geteuid().as_raw());
+    matches!(knocked, Ok(()) | Err(rustix::io::Errno::AGAIN)) && ours && check(path).is_ok()
 }
 
 /// Takes the socket away.

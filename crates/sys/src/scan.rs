@@ -157,6 +157,12 @@ impl Table {
     }
 }
 
+/// The number that was last given to a process or a thread of this PID namespace; `None` if
+/// the kernel does not tell. While it stays the same, none has begun.
+pub fn last_given() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/kernel/ns_last_pid").ok()?.trim().parse().ok()
+}
+
 /// Reads one process now, as a scan would: `None` if it has ended.
 pub fn look(pid: u32) -> io::Result<Option<Process>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -236,6 +242,17 @@ mod tests {
         let given: Vec<String> = std::env::args().collect();
         assert_eq!(me.arguments().collect::<Vec<_>>(), given);
         assert!(table.descendants(me.ppid).iter().any(|p| p.pid == me.pid));
+    }
+
+    #[test]
+    fn whoever_begins_gets_a_number_that_was_not_the_last_one() {
+        let before = last_given();
+        let mut numbers = vec![before];
+        for _ in 0..3 {
+            std::thread::spawn(|| {}).join().unwrap();
+            numbers.push(last_given());
+        }
+        assert!(before.is_none() || numbers.windows(2).all(|w| w[0] != w[1]), "{numbers:?}");
     }
 
     #[test]

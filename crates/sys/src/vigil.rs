@@ -13,7 +13,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -37,6 +38,8 @@ pub struct Standing {
     /// What was asked to be watched, and by which numbers it is.
     paths: HashMap<PathBuf, i32>,
     processes: HashMap<u32, OwnedFd>,
+    /// All of them in one, so that an end costs the same however many are watched.
+    ends: OwnedFd,
 }
 
 /// Wakes the owner of a watch from another thread.
@@ -58,6 +61,7 @@ impl Standing {
             caller: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             paths: HashMap::new(),
             processes: HashMap::new(),
+            ends: epoll::create(epoll::CreateFlags::CLOEXEC)?,
         })
     }
 
@@ -93,21 +97,47 @@ impl Standing {
             let open = || pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok();
             // One that has ended would wake for ever, reaped or not.
             let lives = |fd: &OwnedFd| matches!(crate::process::has_exited(fd), Ok(false));
-            match self.processes.remove(&pid).filter(lives).or_else(|| open().filter(lives)) {
+            let known = self.processes.remove(&pid);
+            let kept = known.filter(|fd| lives(fd) || self.let_go(fd));
+            match kept.or_else(|| open().filter(|fd| lives(fd) && self.take(pid, fd))) {
                 Some(fd) => drop(now.insert(pid, fd)),
                 None => all = false,
             }
         }
-        self.processes = now;
+        for fd in std::mem::replace(&mut self.processes, now).values() {
+            self.let_go(fd);
+        }
         all
+    }
+
+    /// Whether the end of this process will wake us.
+    fn take(&self, pid: u32, fd: &OwnedFd) -> bool {
+        epoll::add(&self.ends, fd, epoll::EventData::new_u64(pid.into()), epoll::EventFlags::IN).is_ok()
+    }
+
+    /// Its end wakes us no longer; always `false`, as it is not watched.
+    fn let_go(&self, fd: &OwnedFd) -> bool {
+        let _ = epoll::delete(&self.ends, fd); // it was not watched
+        false
     }
 
     /// Those of the watched processes that have ended; they are watched no longer.
     pub fn ended(&mut self) -> Vec<u32> {
-        let exited = |fd: &OwnedFd| matches!(crate::process::has_exited(fd), Ok(true));
-        let ended: Vec<u32> = self.processes.iter().filter(|(_, fd)| exited(fd)).map(|(pid, _)| *pid).collect();
-        ended.iter().for_each(|pid| drop(self.processes.remove(pid)));
-        ended
+        let mut ended = Vec::new();
+        loop {
+            let mut fired: Vec<epoll::Event> = Vec::with_capacity(64);
+            let told = epoll::wait(&self.ends, spare_capacity(&mut fired), Some(&Timespec::default()));
+            if !matches!(told, Ok(1..)) {
+                return ended;
+            }
+            for event in fired {
+                let pid = u32::try_from(event.data.u64()).unwrap_or_default();
+                if let Some(fd) = self.processes.remove(&pid) {
+                    self.let_go(&fd);
+                    ended.push(pid);
+                }
+            }
+        }
     }
 
     /// Whether a file has stirred since it was last told of.
@@ -153,8 +183,7 @@ impl Standing {
     }
 
     fn poll(&self, at_most: Option<Duration>) -> io::Result<Woken> {
-        let mut fds = vec![PollFd::new(&self.caller, PollFlags::IN), PollFd::new(&self.inotify, PollFlags::IN)];
-        fds.extend(self.processes.values().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let mut fds = [&self.caller, &self.inotify, &self.ends].map(|fd| PollFd::new(fd, PollFlags::IN));
         let timeout = at_most.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => return Ok(Woken::Time),
@@ -165,7 +194,7 @@ impl Standing {
         let fired = |fd: &PollFd<'_>| !fd.revents().is_empty();
         Ok(if fired(&fds[0]) {
             Woken::Called
-        } else if fds[2..].iter().any(fired) {
+        } else if fired(&fds[2]) {
             Woken::Process
         } else {
             Woken::File
@@ -227,5 +256,34 @@ mod tests {
         child.wait().unwrap();
         assert!(!standing.processes([child.id()]), "it has ended");
         assert!(!standing.has_stirred());
+    }
+
+    #[test]
+    fn of_many_those_are_told_that_have_ended_each_once() {
+        #[expect(clippy::disallowed_methods, reason = "the test's own children")]
+        let start = |_| std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut ending: Vec<_> = (0..150).map(start).collect();
+        let mut others: Vec<_> = (0..50).map(start).collect();
+        let ids = |of: &[std::process::Child]| -> Vec<u32> { of.iter().map(std::process::Child::id).collect() };
+        let mut standing = Standing::new().unwrap();
+        assert!(standing.processes([ids(&ending), ids(&others)].concat()));
+        assert!(standing.processes([ids(&ending), ids(&others)].concat()), "they are watched on");
+        assert_eq!(standing.ended(), Vec::<u32>::new());
+        // More than are told in one go; and some that are not watched any more.
+        let mut wanted = ids(&ending);
+        assert!(standing.processes([ids(&ending), ids(&others[25..])].concat()));
+        for child in ending.iter_mut().chain(&mut others[..25]) {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+        let mut ended = standing.ended();
+        (wanted.sort_unstable(), ended.sort_unstable());
+        assert_eq!(ended, wanted);
+        assert_eq!(standing.ended(), Vec::<u32>::new(), "each once");
+        assert!(!standing.has_stirred(), "nor does one wake again, nor one that is not watched");
+        for child in &mut others[25..] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
     }
 }

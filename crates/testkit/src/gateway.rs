@@ -51,6 +51,8 @@ pub enum Manner {
     Greets(u64),
     /// It accepts the token and grants nothing.
     GrantsNothing,
+    /// It grants nothing, and tells over HTTP what it has; or this status, 0 for no word at all.
+    Afar(u16),
     /// It grants everything and refuses the list.
     ForbidsList,
     /// Its list has another page for ever.
@@ -288,6 +290,13 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
             outlast(&mut stream);
             return Ok(());
         }
+        Manner::Afar(status) => {
+            let mut start = [0; 5];
+            let upgrades = stream.peek(&mut start).is_ok_and(|n| &start[..n] == b"GET /") && !is_history(&stream);
+            if !upgrades {
+                return over_http(stream, *status, shared).map_err(|e| Box::new(e.into()));
+            }
+        }
         _ => {}
     }
     let Ok(mut socket) = tungstenite::accept(stream) else { return Ok(()) };
@@ -324,6 +333,43 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
             socket.close(Some(close)).map_err(Box::new)?;
         }
     }
+}
+
+fn is_history(stream: &TcpStream) -> bool {
+    let mut start = [0; 13];
+    stream.peek(&mut start).is_ok_and(|n| &start[..n] == b"GET /sessions")
+}
+
+/// Answers one request: its list of sessions, as the real one does it, without what is live.
+fn over_http(mut stream: TcpStream, status: u16, shared: &Shared) -> std::io::Result<()> {
+    let (mut asked, mut byte) = (Vec::new(), [0]);
+    while !asked.ends_with(b"\r\n\r\n") && stream.read(&mut byte)? == 1 {
+        asked.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&asked).into_owned();
+    if status == 0 {
+        outlast(&mut stream);
+        return Ok(());
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    let mut state = shared.lock().expect(POISON);
+    let right = head.contains(&format!("Authorization: Bearer {}\r\n", state.token));
+    let answer = match serde_json::from_slice::<Value>(&body) {
+        Ok(asked) if asked["tool"] == "sessions_list" => {
+            let mut list = list(&mut state, &asked["args"], false);
+            let rows = list["sessions"].as_array_mut().expect("rows");
+            rows.iter_mut().filter_map(Value::as_object_mut).for_each(|row| drop(row.remove("hasActiveRun")));
+            list.as_object_mut().expect("a list").remove("totalCount");
+            json!({"ok": true, "result": {"content": [], "details": list}})
+        }
+        _ => json!({"messages": []}),
+    };
+    drop(state);
+    let (status, answer) = if right { (status, answer.to_string()) } else { (401, "{}".to_owned()) };
+    let head = format!("HTTP/1.1 {status} Scripted\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", answer.len());
+    stream.write_all((head + &answer).as_bytes())
 }
 
 fn say(socket: &mut WebSocket<TcpStream>, frame: &Value) -> Served {
@@ -443,7 +489,8 @@ fn greet(manner: &Manner, params: &Value, token: &str) -> Result<Value, Value> {
             return Err(refuse("NOT_PAIRED", "identity required", json!({"code": "DEVICE_IDENTITY_REQUIRED"})));
         }
     }
-    let scopes = if *manner == Manner::GrantsNothing { json!([]) } else { params["scopes"].clone() };
+    let scopes =
+        if matches!(manner, Manner::GrantsNothing | Manner::Afar(_)) { json!([]) } else { params["scopes"].clone() };
     let protocol = if let Manner::Greets(protocol) = manner { *protocol } else { 4 };
     Ok(json!({"type": "hello-ok", "protocol": protocol, "server": {"version": "scripted"},
         "auth": {"method": "token", "role": "operator", "scopes": scopes}}))

@@ -93,5 +93,8 @@ export interface JournalEntry { at: string; what: string; id: string; by: string
 export interface UsageRow { key: string | null; tokens: Tokens; answers: number; cost_usd: number | null; unpriced_tokens: number }
 export interface Usage { by: string; rows: UsageRow[]; total: UsageRow; unpriced_models: string[]; notes: string[] }
 
+/** What one session used over time; `told` if its agent's store says when. */
+export interface UsageOver { told: boolean; steps: (UsageRow & { at: string })[]; total: UsageRow; notes: string[] }
+
 export interface Changed { path: string; old_path: string | null; change: string; added: number | null; removed: number | null; untracked: boolean }
 export interface Diff { files: Changed[]; more_files: number; base: string | null; patch: string | null; cut: boolean }

@@ -105,7 +105,7 @@ impl Transcript {
     fn user(&mut self, line: Value<'_>) {
         let content = line.get("message").get("content");
         let mut results = 0;
-        for item in content.items().filter(|i| i.get("type").str() == Some("tool_result")) {
+        for item in content.items().filter(|i| i.get("type").word() == b"tool_result") {
             results += 1;
             let id = item.get("tool_use_id").str().unwrap_or("");
             self.calls.retain(|call| call.id != id);
@@ -186,7 +186,7 @@ impl Transcript {
         {
             self.model = Some(model.to_owned());
         }
-        for block in blocks.items().filter(|b| b.get("type").str() == Some("tool_use")) {
+        for block in blocks.items().filter(|b| b.get("type").word() == b"tool_use") {
             if let Some(id) = block.get("id").str()
                 && !self.calls.iter().any(|c| c.id == id)
                 && self.calls.len() < 64
@@ -269,6 +269,9 @@ impl Fold for Transcript {
         if matches!(parent, b"modelUsage" | b"input" | b"questions") {
             return true;
         }
+        if (parent, key) == (b"content", b"content") {
+            return false; // what a tool gave
+        }
         matches!(
             key,
             b"type"
@@ -316,35 +319,35 @@ impl Fold for Transcript {
     };
 
     fn line(&mut self, line: Value<'_>) {
-        let at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
+        let at = Time::parse(line.get("timestamp").word()).map(|t| t.0);
         self.started = self.started.or(at);
         self.updated = self.updated.max(at);
         let kept = |key: &str| line.get(key).some_str().map(str::to_owned);
         if self.cwd.is_none() {
             self.cwd = kept("cwd");
         }
-        if let Some(branch) = line.get("gitBranch").some_str()
-            && self.branch.as_deref() != Some(branch)
-        {
-            self.branch = Some(branch.to_owned());
+        let branch = line.get("gitBranch");
+        if !branch.word().is_empty() && self.branch.as_ref().map(String::as_bytes) != Some(branch.word()) {
+            self.branch = branch.some_str().map(str::to_owned);
         }
         if let Some(text) = line.get("version").some_str() {
             self.version = version(text);
         }
-        if let Some(entrypoint) = line.get("entrypoint").some_str() {
-            self.in_terminal = entrypoint == "cli";
+        match line.get("entrypoint").word() {
+            b"" => {}
+            entrypoint => self.in_terminal = entrypoint == b"cli",
         }
-        match line.get("type").str().unwrap_or("") {
-            "user" if !self.is_aside(line) => self.user(line),
-            "assistant" => self.assistant(line),
-            "queue-operation" => self.queue(line),
-            "cost-state" => self.cost_state(line),
-            "attachment" if !self.is_aside(line) => self.attachment(line.get("attachment")),
-            "custom-title" => self.custom_title = kept("customTitle"),
-            "agent-name" => self.agent_name = kept("agentName"),
-            "ai-title" => self.other_title = kept("aiTitle"),
-            "summary" => self.other_title = kept("summary"),
-            "continued-in" => self.left = true, // moved to the background under another id
+        match line.get("type").word() {
+            b"user" if !self.is_aside(line) => self.user(line),
+            b"assistant" => self.assistant(line),
+            b"queue-operation" => self.queue(line),
+            b"cost-state" => self.cost_state(line),
+            b"attachment" if !self.is_aside(line) => self.attachment(line.get("attachment")),
+            b"custom-title" => self.custom_title = kept("customTitle"),
+            b"agent-name" => self.agent_name = kept("agentName"),
+            b"ai-title" => self.other_title = kept("aiTitle"),
+            b"summary" => self.other_title = kept("summary"),
+            b"continued-in" => self.left = true, // moved to the background under another id
             _ => {}
         }
     }

@@ -84,8 +84,8 @@ impl Fold for Answers {
     }
 }
 
-/// Tells what every session used.
-pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
+/// Tells what every session used, or only this one.
+pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut files = Vec::new();
     let projects = look.places.claude.join("projects");
@@ -102,7 +102,10 @@ pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
         Err(e) => warnings.push(registry::warning(look, &projects, e.to_string())),
     }
     let warning = |path: &Path, why: String| registry::warning(look, path, why);
-    warnings.extend(counting::tell::<Answers>(look, "usage-claude", files, &warning, to));
+    warnings.extend(match only {
+        None => counting::tell::<Answers>(look, "usage-claude", files, &warning, to),
+        Some(session) => counting::tell_only::<Answers>(look, "usage-claude", session, files, &warning, to),
+    });
     warnings
 }
 

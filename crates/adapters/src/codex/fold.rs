@@ -269,20 +269,20 @@ impl Fold for Rollout {
     };
 
     fn line(&mut self, line: Value<'_>) {
-        let at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
+        let at = Time::parse(line.get("timestamp").word()).map(|t| t.0);
         self.started = self.started.or(at);
         self.updated = self.updated.max(at);
         let payload = line.get("payload");
-        match line.get("type").str().unwrap_or("") {
-            "session_meta" => self.meta(payload),
-            "turn_context" => {
+        match line.get("type").word() {
+            b"session_meta" => self.meta(payload),
+            b"turn_context" => {
                 let text = |key: &str| payload.get(key).some_str().map(str::to_owned);
                 self.model = text("model").or(self.model.take());
                 self.policy = text("approval_policy").or(self.policy.take());
             }
-            "event_msg" => self.event(payload, at),
-            "response_item" => self.item(payload, at),
-            "token_usage_record" => self.count(payload.get("thread_token_usage")),
+            b"event_msg" => self.event(payload, at),
+            b"response_item" => self.item(payload, at),
+            b"token_usage_record" => self.count(payload.get("thread_token_usage")),
             _ => {}
         }
     }

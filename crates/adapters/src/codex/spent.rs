@@ -178,11 +178,17 @@ impl Fold for Responses {
 }
 
 /// Tells what every thread used.
-pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
+pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut report = Report::default();
     let files = sessions::listed(look, &mut report).into_iter();
     let files: Vec<File> = files.map(|(session, found)| File { session, dir: None, found }).collect();
     let warning = |path: &Path, why: String| warning(look, path, why);
+    if let Some(session) = only {
+        // Who works for it stands in the other files.
+        let told = counting::tell_only::<Responses>(look, "usage-codex", session, files, &warning, to);
+        report.warnings.extend(told);
+        return report.warnings;
+    }
     let parents: RefCell<HashMap<String, String>> = RefCell::default();
     let mut known = |file: &File, works_for: Option<&str>| {
         parents.borrow_mut().extend(works_for.map(|parent| (file.session.clone(), parent.to_owned())));

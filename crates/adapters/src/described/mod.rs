@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use lariat_core::{Fact, Observation, Untrusted, Witness};
 use lariat_sys::scan::Process;
 
-pub use transcript::find;
+pub use transcript::{find, has_none};
 
 use crate::agent_process as ap;
 use crate::look::{About, Look, Places, Report, Sighting};

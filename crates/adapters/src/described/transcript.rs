@@ -1,6 +1,8 @@
 //! Where a described agent's transcript of a session is: a path with the id in it, and `*` for what may
 //! stand there. No file is a session's because it is the newest.
 
+use std::fs::Metadata;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_core::Time;
@@ -14,6 +16,23 @@ const MOST: usize = 10_000;
 
 /// The transcript of a session and when it was last written; `None` if there is none, or several.
 pub fn find(places: &Places, described: &Described, id: &str) -> Option<(PathBuf, Option<Time>)> {
+    let mut files = all(places, described, id)?.into_iter();
+    let (about, path) = files.next()?;
+    // Two that fit: which is the session's is not said.
+    if files.next().is_some() {
+        return None;
+    }
+    let at = about.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    Some((path, at.and_then(|at| i64::try_from(at.as_millis()).ok()).map(Time)))
+}
+
+/// Whether it is sure that a session has no transcript where the description says it would be.
+pub fn has_none(places: &Places, described: &Described, id: &str) -> bool {
+    all(places, described, id).is_some_and(|files| files.is_empty())
+}
+
+/// The files that fit; `None` if that cannot be said.
+fn all(places: &Places, described: &Described, id: &str) -> Option<Vec<(Metadata, PathBuf)>> {
     let plain = !id.is_empty() && !id.contains(['/', '*']) && id != "." && id != "..";
     let pattern = described.transcripts.as_ref().filter(|_| plain)?.replace("{id}", id);
     let path = match pattern.strip_prefix("~/") {
@@ -26,28 +45,40 @@ pub fn find(places: &Places, described: &Described, id: &str) -> Option<(PathBuf
         let part = part.to_str()?;
         found = match part.contains('*') {
             false => found.into_iter().map(|folder| folder.join(part)).collect(),
-            true => found.iter().flat_map(|folder| matching(folder, part, &mut left)).collect(),
+            true => {
+                let mut next = Vec::new();
+                for folder in &found {
+                    next.extend(matching(folder, part, &mut left)?);
+                }
+                next
+            }
         };
     }
-    let mut files = found.into_iter().filter_map(|path| Some((path.metadata().ok().filter(|m| m.is_file())?, path)));
-    let (about, path) = files.next()?;
-    // Two that fit: which is the session's is not said.
-    if files.next().is_some() {
-        return None;
+    let mut files = Vec::new();
+    for path in found {
+        match path.metadata() {
+            Ok(about) if about.is_file() => files.push((about, path)),
+            Ok(_) => {}
+            Err(e) if is_absent(&e) => {}
+            Err(_) => return None,
+        }
     }
-    let at = about.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
-    Some((path, at.and_then(|at| i64::try_from(at.as_millis()).ok()).map(Time)))
+    Some(files)
 }
 
-fn matching(folder: &Path, pattern: &str, left: &mut usize) -> Vec<PathBuf> {
-    let entries = Directory::open(folder).and_then(|d| d.entries()).unwrap_or_default();
-    let names = entries.into_iter().take(*left).map(|e| e.name);
-    let found: Vec<_> = names
-        .inspect(|_| *left = left.saturating_sub(1))
-        .filter(|name| fits(name, pattern))
-        .map(|name| folder.join(name))
-        .collect();
-    found
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The names in a folder that fit; `None` if they cannot all be looked at.
+fn matching(folder: &Path, pattern: &str, left: &mut usize) -> Option<Vec<PathBuf>> {
+    let entries = match Directory::open(folder).and_then(|d| d.entries()) {
+        Ok(entries) => entries,
+        Err(e) if is_absent(&e) => return Some(Vec::new()),
+        Err(_) => return None,
+    };
+    *left = left.checked_sub(entries.len())?;
+    Some(entries.into_iter().filter(|e| fits(&e.name, pattern)).map(|e| folder.join(e.name)).collect())
 }
 
 /// Whether a name is what a pattern says, `*` being anything.

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_core::{Ask, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 
 use super::bind::{Bound, Hold, is_id};
@@ -273,8 +273,8 @@ fn sighting(
             let own = updated.is_some_and(|u| u >= ap::started(&hold.bond.process));
             let lacks = main.and_then(|(_, read)| lacking(read)).filter(|_| own);
             let lacks = lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated));
-            observations.extend(lacks.or_else(|| asks(look, hold, updated).filter(|_| calls && own)));
-            fact.map(|fact| while_it_lives(look, hold, fact, updated))
+            observations.extend(lacks);
+            fact.map(|fact| while_it_lives(look, hold, fact, calls && own, updated))
         }
         None => {
             observations.push(presence(look, bound, &seen, cwd.as_deref(), updated));
@@ -338,8 +338,13 @@ fn turn(read: &Read) -> Fact {
 
 /// What the file shows while the process lives. An answer may also have called for a tool: one that
 /// runs is seen as a process; one that waits for a person's leave is not seen at all.
-fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, updated: Option<Time>) -> Fact {
+fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, calls: bool, updated: Option<Time>) -> Fact {
     match fact {
+        Fact::Turn(Turn::Open(_)) if calls && may_ask(look, hold, updated) => Fact::TurnUnread(
+            "it has called for a tool, which may wait for leave or be at work within Gemini (a search, a fetch, an \
+             MCP server's): Gemini does not record which"
+                .into(),
+        ),
         Fact::Turn(Turn::Over(_)) if hold.headless => Fact::Turn(Turn::Open(Some("a tool, or its end".into()))),
         Fact::Turn(Turn::Over(Outcome::Well)) if has_tool(look, hold, updated) => {
             Fact::Turn(Turn::Open(Some("running a tool".into())))
@@ -352,17 +357,11 @@ fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, updated: Option<Time
     }
 }
 
-/// A call that runs is seen as a process. One that does not, a moment after it was made, waits for a
-/// person's leave: Gemini's own tools are done at once.
-fn asks(look: &Look<'_>, hold: &Hold, updated: Option<Time>) -> Option<Observation> {
+/// Whether a call may wait for a person's leave: a command that runs is seen as a process, and none is seen a
+/// moment after the call was made. A tool that is no process of its own looks the same.
+fn may_ask(look: &Look<'_>, hold: &Hold, updated: Option<Time>) -> bool {
     let settled = updated.is_some_and(|u| look.now.0 - u.0 >= SETTLING_MS);
-    let may_ask = !hold.headless && !hold.free && look.table.is_ok();
-    if !settled || !may_ask || has_tool(look, hold, updated) {
-        return None;
-    }
-    let ask = Ask { kind: AskKind::Permission, text: "a tool that Gemini has not recorded yet".into() };
-    let source = format!("/proc/{}/task", hold.bond.process.pid);
-    Some(Observation::new(Witness::Process, Fact::Asks(ask)).at(updated).from(source))
+    settled && !hold.headless && !hold.free && look.table.is_ok() && !has_tool(look, hold, updated)
 }
 
 /// Whether a child was started since the last line.

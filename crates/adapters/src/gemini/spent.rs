@@ -85,12 +85,15 @@ impl Fold for Messages {
     }
 }
 
-/// Tells what every session used.
-pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
+/// Tells what every session used, or only this one.
+pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut report = Report::default();
     let files = sessions::listed(look, &mut report).into_iter();
     let files = files.map(|(session, dir, found)| File { session, dir, found }).collect();
     let warning = |path: &Path, why: String| warning(look, path, why);
-    report.warnings.extend(counting::tell::<Messages>(look, "usage-gemini", files, &warning, to));
+    report.warnings.extend(match only {
+        None => counting::tell::<Messages>(look, "usage-gemini", files, &warning, to),
+        Some(session) => counting::tell_only::<Messages>(look, "usage-gemini", session, files, &warning, to),
+    });
     report.warnings
 }

@@ -8,6 +8,8 @@
 //!
 //! Measured on 2026.9.6, protocol 4; see `docs/agents/openclaw.md`.
 
+mod device;
+mod http;
 mod memory;
 mod rows;
 mod talk;
@@ -26,14 +28,18 @@ use crate::remote::{Remote, Standing};
 use crate::settings::{Gateway, Settings};
 use crate::talk::{Language, Said};
 use crate::{Adapter, Ask, Plan};
+use device::Device;
+use http::Http;
 use rows::Row;
-use wire::{ADMIN, Line, READ, WRITE};
+use wire::{ADMIN, Line, READ, Shut, WRITE};
 
 /// The agent's name.
 pub const NAME: &str = "openclaw";
 
 /// How long one step may take where a person waits for a deed.
 const STEP: Duration = Duration::from_secs(15);
+/// What is left to whom nothing is granted.
+const READ_ONLY: &str = "Until then its sessions are read over HTTP, which does not tell whether one has a run open";
 /// Between two looks at whether a run is over.
 const BETWEEN: Duration = Duration::from_millis(100);
 
@@ -62,12 +68,21 @@ impl Adapter for OpenClaw {
         let step = || {
             look.steps.fetch_add(1, Ordering::Relaxed);
         };
-        let ask = |gateway| -> Result<Vec<Row>, String> {
-            let mut line = Line::open(gateway, &[READ], patience, &step)?;
-            rows::all(&mut line, &step).map(|rows| rows.into_values().collect())
+        // The rows, and why they do not tell all that they could.
+        type Rows = (Vec<Row>, Option<String>);
+        let ask = |gateway| -> Result<Rows, String> {
+            let (rows, lacking) = match Line::open(gateway, &[READ], patience, &step) {
+                Ok(mut line) => (rows::all(&mut line, &step)?, None),
+                Err(Shut::Trouble(why)) => return Err(why),
+                Err(Shut::NoScope(why, _)) => match Http::new(gateway, patience).all(&step) {
+                    Ok(rows) => (rows, Some(why)),
+                    Err(more) => return Err(format!("{why}; asked over HTTP, {more}")),
+                },
+            };
+            Ok((rows.into_values().collect(), lacking))
         };
         let ask = &ask;
-        let answers: Vec<Result<Vec<Row>, String>> = std::thread::scope(|scope| {
+        let answers: Vec<Result<Rows, String>> = std::thread::scope(|scope| {
             let asked: Vec<_> = gateways.iter().map(|g| scope.spawn(move || ask(g))).collect();
             asked
                 .into_iter()
@@ -78,7 +93,14 @@ impl Adapter for OpenClaw {
         report.partial = look.settings.gateways_unread;
         for (gateway, answer) in gateways.iter().zip(answers) {
             match answer {
-                Ok(rows) => {
+                // What it says over HTTP is no good answer, so the last one stays in memory.
+                Ok((rows, Some(why))) => {
+                    let last_ok = memory::recall(look.places.cache.as_deref(), gateway).map(|(at, _)| at);
+                    report.partial = true;
+                    report.warnings.push(warning(gateway, &format!("{why}. {READ_ONLY}"), last_ok));
+                    rows.into_iter().for_each(|row| report.add((look.judge)(NAME, row.seen(gateway))));
+                }
+                Ok((rows, None)) => {
                     memory::keep(look.places.cache.as_deref(), gateway, look.now, &rows.iter().collect::<Vec<_>>());
                     rows.into_iter().for_each(|row| report.add((look.judge)(NAME, row.seen(gateway))));
                 }
@@ -162,10 +184,62 @@ fn on_line<T>(
     let settings = Settings::read(places);
     let (gateway, key) = rows::find(&settings.gateways, native_id).ok_or("its gateway is not in the settings")?;
     let named = |why: String| format!("the gateway {}: {why}", called(gateway));
-    let mut line = Line::open(gateway, scopes, STEP, &|| ()).map_err(named)?;
-    let row = rows::all(&mut line, &|| ()).map_err(named)?.remove(&key);
-    let row = row.ok_or_else(|| named("it does not know this session any more".into()))?;
+    let mut line = Line::open(gateway, scopes, STEP, &|| ()).map_err(|shut| named(shut.into()))?;
+    let row = known(&mut line, &key).map_err(named)?;
     act(&mut line, row).map_err(named)
+}
+
+/// A session's row, if the gateway knows the session.
+fn known(line: &mut Line<'_>, key: &str) -> Result<Row, String> {
+    rows::all(line, &|| ())?.remove(key).ok_or_else(|| "it does not know this session any more".into())
+}
+
+/// What a gateway says to this client's device.
+pub struct Paired {
+    /// The gateway, as a person knows it.
+    pub gateway: String,
+    /// What the gateway knows the device by.
+    pub device: String,
+    /// Whether its key was made now.
+    pub made: bool,
+    /// Nothing if it may do all that lariat does, else what its owner has to say first.
+    pub lacking: Option<String>,
+    /// The request that waits for its owner's word.
+    pub request: Option<String>,
+}
+
+/// Why it could not be asked.
+pub enum Unasked {
+    /// The settings do not say what to do.
+    Settings(String),
+    /// It failed.
+    Failed(String),
+}
+
+/// Introduces this client to a gateway, by its name; makes the key that it is known by, if there is none.
+pub fn pair(places: &Places, name: Option<&str>) -> Result<Paired, Unasked> {
+    let settings = Settings::read(places);
+    let mut fitting = settings.gateways.iter().filter(|g| name.is_none() || g.name.as_deref() == name);
+    let gateway = match (fitting.next(), fitting.next(), name) {
+        (Some(gateway), None, _) => gateway,
+        (None, ..) => {
+            let why = "the settings name no such gateway; `lariat doctor` shows those there are";
+            return Err(Unasked::Settings(why.into()));
+        }
+        _ => return Err(Unasked::Settings("there are several gateways; say which, by its name".into())),
+    };
+    let Some(path) = gateway.device.as_deref() else {
+        let why = "has no device in the settings; name a file there: device = \"openclaw-device\"";
+        return Err(Unasked::Settings(format!("the gateway {} {why}", called(gateway))));
+    };
+    let made = Device::make(path).map_err(Unasked::Failed)?;
+    let device = Device::read(path).map_err(Unasked::Failed)?.id();
+    let (lacking, request) = match Line::open(gateway, &[READ, WRITE, ADMIN], STEP, &|| ()) {
+        Ok(_) => (None, None),
+        Err(Shut::NoScope(why, request)) => (Some(why), request),
+        Err(Shut::Trouble(why)) => return Err(Unasked::Failed(format!("the gateway {}: {why}", called(gateway)))),
+    };
+    Ok(Paired { gateway: called(gateway), device, made, lacking, request })
 }
 
 impl Remote for OpenClaw {
@@ -181,7 +255,17 @@ impl Remote for OpenClaw {
     }
 
     fn talk(&self, places: &Places, native_id: &str, messages: usize) -> Result<Vec<Said>, String> {
-        on_line(places, native_id, &[READ], |line, row| talk::last(line, &row.key, messages))
+        let settings = Settings::read(places);
+        let (gateway, key) = rows::find(&settings.gateways, native_id).ok_or("its gateway is not in the settings")?;
+        let named = |why: String| format!("the gateway {}: {why}", called(gateway));
+        match Line::open(gateway, &[READ], STEP, &|| ()) {
+            Ok(mut line) => {
+                let row = known(&mut line, &key).map_err(named)?;
+                talk::last(&mut line, &row.key, messages).map_err(named)
+            }
+            Err(Shut::NoScope(..)) => Http::new(gateway, STEP).last(&key, messages).map_err(named),
+            Err(Shut::Trouble(why)) => Err(named(why)),
+        }
     }
 
     fn send(&self, places: &Places, native_id: &str, text: &str) -> Result<(), String> {

@@ -183,7 +183,8 @@ pub fn find<'g>(gateways: &'g [Gateway], native_id: &str) -> Option<(&'g Gateway
     Some((gateway, key.to_owned()))
 }
 
-struct Page {
+/// One page of a list.
+pub struct Page {
     rows: Vec<Row>,
     /// Rows that have no key.
     odd: usize,
@@ -209,11 +210,24 @@ impl Page {
 /// Every session of a gateway. A list that changes while its pages are turned is
 /// read anew: a session may not be missing because another one moved.
 pub fn all(line: &mut Line<'_>, step: &dyn Fn()) -> Result<BTreeMap<String, Row>, Trouble> {
+    pages(step, |limit, offset, read| {
+        let params = json!({"limit": limit, "offset": offset, "includeDerivedTitles": true});
+        line.call("sessions.list", &params, |list| read(list))
+    })
+}
+
+/// Reads what a page holds.
+type ReadPage<'a> = &'a dyn Fn(Value<'_>) -> Option<Page>;
+
+/// Every session of a list of pages: `ask` gets how many rows are wanted, from where, and what reads them.
+pub fn pages(
+    step: &dyn Fn(),
+    mut ask: impl FnMut(usize, usize, ReadPage<'_>) -> Result<Option<Page>, Trouble>,
+) -> Result<BTreeMap<String, Row>, Trouble> {
     for _ in 0..TRIES {
         let (mut rows, mut odd, mut offset) = (BTreeMap::new(), 0, 0);
         let total = loop {
-            let params = json!({"limit": PAGE, "offset": offset, "includeDerivedTitles": true});
-            let page = line.call("sessions.list", &params, |list| Page::read(list, offset))?;
+            let page = ask(PAGE, offset, &|list| Page::read(list, offset))?;
             let page =
                 page.ok_or("it answers sessions.list with no list; is it a version that lariat does not know?")?;
             step();
@@ -239,7 +253,7 @@ mod tests {
 
     fn gateway(name: Option<&str>) -> Gateway {
         let name = name.map(str::to_owned);
-        Gateway { name, address: "127.0.0.1".into(), port: 1, host: None, token: Token::None }
+        Gateway { name, address: "127.0.0.1".into(), port: 1, host: None, token: Token::None, device: None }
     }
 
     #[test]

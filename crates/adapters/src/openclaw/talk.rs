@@ -9,12 +9,17 @@ use crate::talk::{Said, Speaker};
 use crate::tool::gist;
 
 /// The gateway gives at most so many messages at once.
-const MOST: usize = 1000;
+pub const MOST: usize = 1000;
 
 /// The last messages of a session, oldest first.
 pub fn last(line: &mut Line<'_>, key: &str, messages: usize) -> Result<Vec<Said>, Trouble> {
     let params = json!({"sessionKey": key, "limit": messages.clamp(1, MOST)});
-    line.call("chat.history", &params, |history| history.get("messages").items().flat_map(said).collect())
+    line.call("chat.history", &params, self::messages)
+}
+
+/// What a history holds.
+pub fn messages(history: Value<'_>) -> Vec<Said> {
+    history.get("messages").items().flat_map(said).collect()
 }
 
 /// The id of the run that is open.

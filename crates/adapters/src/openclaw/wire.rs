@@ -17,13 +17,14 @@ use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Error, HandshakeError, Message, WebSocket};
 
 use crate::json::{Doc, Keep, Value};
+use crate::openclaw::device::{Challenge, Device};
 use crate::openclaw::token;
 use crate::settings::Gateway;
 
 /// The protocol that is spoken.
 const PROTOCOL: u64 = 4;
 /// The gateway's own limit is 25 MiB.
-const LARGEST: usize = 32 << 20;
+pub const LARGEST: usize = 32 << 20;
 /// How many frames that are no answer may come before one.
 const MOST_EVENTS: usize = 10_000;
 /// May look at sessions.
@@ -34,9 +35,11 @@ pub const WRITE: &str = "operator.write";
 pub const ADMIN: &str = "operator.admin";
 
 /// A stream whose reads and writes end when the step's time is up.
-struct Timed {
-    stream: TcpStream,
-    until: Instant,
+pub struct Timed {
+    /// The stream.
+    pub stream: TcpStream,
+    /// When its time is up.
+    pub until: Instant,
 }
 
 impl Timed {
@@ -76,6 +79,10 @@ pub struct Line<'a> {
     /// How long one step may take.
     patience: Duration,
     asked: u64,
+    /// Its code for what it refused last.
+    refused: String,
+    /// The request of this client that waits for its owner's word.
+    request: Option<String>,
     /// The gateway's version, as it says.
     pub version: String,
 }
@@ -92,16 +99,35 @@ impl Drop for Line<'_> {
 /// What to do about it, in a sentence.
 pub type Trouble = String;
 
+/// Why there is no line.
+pub enum Shut {
+    /// It is not to be had at all.
+    Trouble(Trouble),
+    /// It knows the token, and grants this client nothing or not what it came for; with the request that waits
+    /// for its owner's word, if one does.
+    NoScope(Trouble, Option<String>),
+}
+
+impl From<Trouble> for Shut {
+    fn from(trouble: Trouble) -> Shut {
+        Shut::Trouble(trouble)
+    }
+}
+
+impl From<Shut> for Trouble {
+    fn from(shut: Shut) -> Trouble {
+        match shut {
+            Shut::Trouble(why) | Shut::NoScope(why, _) => why,
+        }
+    }
+}
+
 impl<'a> Line<'a> {
     /// Connects, is greeted, and makes sure that it may do what it came for. Each
     /// step that is over is counted by `step`.
-    pub fn open(
-        gateway: &'a Gateway,
-        scopes: &[&str],
-        patience: Duration,
-        step: &dyn Fn(),
-    ) -> Result<Line<'a>, Trouble> {
+    pub fn open(gateway: &'a Gateway, scopes: &[&str], patience: Duration, step: &dyn Fn()) -> Result<Line<'a>, Shut> {
         let token = token::read(&gateway.token)?;
+        let device = gateway.device.as_deref().map(Device::read).transpose()?;
         let until = Instant::now() + patience;
         let stream = connect(gateway, until, patience)?;
         step();
@@ -113,45 +139,62 @@ impl<'a> Line<'a> {
             HandshakeError::Interrupted(_) => late(patience),
         })?;
         step();
-        let mut line = Line { gateway, socket, patience, asked: 0, version: String::new() };
-        line.greet(token.as_deref(), scopes)?;
+        let (refused, version) = (String::new(), String::new());
+        let mut line = Line { gateway, socket, patience, asked: 0, refused, request: None, version };
+        line.greet(token.as_deref(), device.as_ref(), scopes)?;
         step();
         Ok(line)
     }
 
-    fn greet(&mut self, token: Option<&str>, scopes: &[&str]) -> Result<(), Trouble> {
+    fn greet(&mut self, token: Option<&str>, device: Option<&Device>, scopes: &[&str]) -> Result<(), Shut> {
         self.socket.get_mut().until = Instant::now() + self.patience;
         // It speaks first.
-        self.frames(|frame| (frame.get("event").str() == Some("connect.challenge")).then_some(Ok(())))?;
+        let (nonce, at) = self.frames(|frame| {
+            let payload = frame.get("payload");
+            let challenge = (payload.get("nonce").str().unwrap_or("").to_owned(), payload.get("ts").u64().unwrap_or(0));
+            (frame.get("event").str() == Some("connect.challenge")).then_some(Ok(challenge))
+        })?;
         let auth = token.map_or_else(|| json!({}), |token| json!({"token": token}));
-        let params = json!({
+        let mut params = json!({
             "minProtocol": PROTOCOL,
             "maxProtocol": PROTOCOL,
             "client": {
-                "id": "cli", // its list of clients is closed
-                "mode": "cli",
+                "id": CLIENT,
+                "mode": CLIENT,
                 "displayName": "lariat",
                 "version": env!("CARGO_PKG_VERSION"),
-                "platform": "linux",
+                "platform": PLATFORM,
             },
-            "role": "operator",
+            "role": ROLE,
             "scopes": scopes,
             "auth": auth,
         });
-        let (version, protocol, granted) = self.ask("connect", &params, |hello| {
+        if let Some(device) = device {
+            let client = [CLIENT, CLIENT, PLATFORM];
+            params["device"] = device.greeting(&Challenge { nonce: &nonce, at, client, role: ROLE, scopes, token });
+        }
+        let hello = self.ask("connect", &params, |hello| {
             let granted: Vec<String> =
                 hello.get("auth").get("scopes").items().filter_map(|s| s.str().map(str::to_owned)).collect();
             let version = shown(hello.get("server").get("version").str().unwrap_or("unknown"));
             (version, hello.get("protocol").u64(), granted)
-        })?;
+        });
+        let (version, protocol, granted) = match hello {
+            Err(why) if self.refused == PAIRING => {
+                let request = self.request.take();
+                return Err(Shut::NoScope(why, request));
+            }
+            hello => hello?,
+        };
         if protocol != Some(PROTOCOL) {
             let theirs = protocol.map_or_else(|| "another protocol".to_owned(), |p| format!("protocol {p}"));
-            return Err(format!("it speaks {theirs}; this lariat speaks {PROTOCOL}"));
+            return Err(format!("it speaks {theirs}; this lariat speaks {PROTOCOL}").into());
         }
         // A gateway may accept the token and grant nothing.
         if let Some(lacking) = scopes.iter().find(|s| !granted.iter().any(|g| g == *s)) {
             let has = if granted.is_empty() { "none".to_owned() } else { shown(&granted.join(", ")) };
-            return Err(format!("it accepts the token but grants no {lacking} (granted: {has}); {REMOTE}"));
+            let why = format!("it accepts the token but grants no {lacking} (granted: {has}); {REMOTE}");
+            return Err(Shut::NoScope(why, None));
         }
         self.version = version;
         Ok(())
@@ -179,18 +222,24 @@ impl<'a> Line<'a> {
         let request = json!({"type": "req", "id": id, "method": method, "params": params});
         self.socket.send(Message::text(request.to_string())).map_err(|e| told(&e, self.patience))?;
         let mut read = Some(read);
-        let gateway = self.gateway;
-        self.frames(|frame| {
+        let (gateway, mut refused) = (self.gateway, (String::new(), None));
+        let answer = self.frames(|frame| {
             let answers = frame.get("type").str() == Some("res") && frame.get("id").str() == Some(&id);
             if !answers {
                 return None;
             }
             Some(match (frame.get("ok").bool(), read.take()) {
                 (Some(true), Some(read)) => Ok(read(frame.get("payload"))),
-                (Some(false), _) => Err(refusal(gateway, method, frame.get("error"))),
+                (Some(false), _) => {
+                    let error = frame.get("error");
+                    refused = (code_of(error), error.get("details").get("requestId").some_str().map(shown));
+                    Err(refusal(gateway, method, error))
+                }
                 _ => Err(garbled("an answer that is neither yes nor no")),
             })
-        })
+        });
+        (self.refused, self.request) = refused;
+        answer
     }
 
     /// Reads frames until one is what is waited for.
@@ -216,20 +265,28 @@ impl<'a> Line<'a> {
 }
 
 const REMOTE: &str = "a gateway grants scopes to clients on its own machine, so forward its port \
-                      (ssh -L 18789:127.0.0.1:18789 HOST) and name that in the settings";
+                      (ssh -L 18789:127.0.0.1:18789 HOST) and name that in the settings, or name a device there \
+                      and run `lariat gateway pair`";
+
+/// Its list of clients is closed: ours is one of these.
+const CLIENT: &str = "cli";
+const PLATFORM: &str = "linux";
+const ROLE: &str = "operator";
+/// Its code for a device that its owner has not approved.
+const PAIRING: &str = "PAIRING_REQUIRED";
 
 /// How much of a text is kept: the longest that is of use are messages.
-const LONGEST: usize = 1 << 20;
+pub const LONGEST: usize = 1 << 20;
 
 /// What is kept of all that it tells.
-const KEEP: Keep = |parent, key| {
+pub const KEEP: Keep = |parent, key| {
     parent == b"arguments"
         || matches!(
             key,
             // the frame, the greeting, errors
             b"type" | b"id" | b"ok" | b"payload" | b"event" | b"error" | b"code" | b"message" | b"details"
                 | b"protocol" | b"server" | b"version" | b"auth" | b"scopes" | b"expectedProtocol"
-                | b"missingScope" | b"requestId"
+                | b"missingScope" | b"requestId" | b"nonce" | b"ts" | b"result"
                 // the list
                 | b"sessions" | b"totalCount" | b"nextOffset" | b"hasMore" | b"key" | b"hasActiveRun" | b"status"
                 | b"lastRunError" | b"label" | b"displayName" | b"derivedTitle" | b"model" | b"spawnedCwd"
@@ -241,7 +298,8 @@ const KEEP: Keep = |parent, key| {
         )
 };
 
-fn connect(gateway: &Gateway, until: Instant, patience: Duration) -> Result<TcpStream, Trouble> {
+/// Connects to where a gateway listens.
+pub fn connect(gateway: &Gateway, until: Instant, patience: Duration) -> Result<TcpStream, Trouble> {
     let addresses = resolve(gateway, until)?;
     let mut last = Trouble::new();
     for address in addresses {
@@ -289,11 +347,13 @@ fn shown(text: &str) -> String {
     Untrusted::new(text).row_within(200)
 }
 
-fn late(patience: Duration) -> Trouble {
+/// It took too long.
+pub fn late(patience: Duration) -> Trouble {
     format!("it did not answer within {:.1} s", patience.as_secs_f32())
 }
 
-fn garbled(what: &str) -> Trouble {
+/// It says what no gateway would.
+pub fn garbled(what: &str) -> Trouble {
     format!("it answers what is not OpenClaw's protocol ({what}); is this the gateway's port?")
 }
 
@@ -323,10 +383,15 @@ fn told(error: &Error, patience: Duration) -> Trouble {
     }
 }
 
+/// A refusal's code, the most exact that it has.
+fn code_of(error: Value<'_>) -> String {
+    shown(error.get("details").get("code").some_str().or(error.get("code").some_str()).unwrap_or("no code"))
+}
+
 /// What a gateway's refusal means, by its code and never by its words.
 fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
     let details = error.get("details");
-    let code = shown(details.get("code").some_str().or(error.get("code").some_str()).unwrap_or("no code"));
+    let code = code_of(error);
     let place = token::place(&gateway.token);
     match code.as_str() {
         "AUTH_TOKEN_MISMATCH" | "AUTH_PASSWORD_MISMATCH" => {
@@ -335,9 +400,9 @@ fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
         "AUTH_TOKEN_MISSING" | "DEVICE_IDENTITY_REQUIRED" | "AUTH_REQUIRED" => {
             format!("it wants a token ({code}) and has {place}; name token_file or token_env in the settings")
         }
-        "PAIRING_REQUIRED" => {
+        PAIRING => {
             let request = shown(details.get("requestId").str().unwrap_or("ID"));
-            format!("it wants this client approved ({code}): openclaw devices approve {request}; or {REMOTE}")
+            format!("it wants this device approved ({code}); on its machine: openclaw devices approve {request}")
         }
         "PROTOCOL_MISMATCH" => {
             let theirs = details.get("expectedProtocol").u64();

@@ -201,7 +201,11 @@ impl Adapter for OpenCode {
     }
 
     fn spent(&self, look: &Look<'_>, to: &mut crate::spent::Tell<'_>) -> Option<Vec<Warning>> {
-        Some(spent::tell(look, to))
+        Some(spent::tell(look, None, to))
+    }
+
+    fn spent_by(&self, look: &Look<'_>, session: &str, to: &mut crate::spent::Tell<'_>) -> Option<Vec<Warning>> {
+        Some(spent::tell(look, Some(session), to))
     }
 
     fn language(&self) -> &'static dyn Language {

@@ -66,7 +66,7 @@ type Sessions = BTreeMap<String, Session>;
 type Problems = Vec<(PathBuf, String)>;
 
 /// Tells what every session used.
-pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
+pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut problems: Problems = Vec::new();
     let path = &look.places.opencode_db;
     let read = db::with(path, |db| stored(db, path)).unwrap_or_else(|why| {
@@ -87,7 +87,7 @@ pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
         for _ in 0..DEEPEST {
             root = parents.get(root).copied().filter(|p| sessions.contains_key(*p)).unwrap_or(root);
         }
-        if !uses.is_empty() {
+        if !uses.is_empty() && only.is_none_or(|only| only == root) {
             let models: Vec<&str> = session.models.iter().map(String::as_str).collect();
             (to.to)(Spent { session: root, dir: session.dir.as_deref(), models: &models, uses: &uses });
         }

@@ -82,12 +82,15 @@ impl Fold for Answers {
     }
 }
 
-/// Tells what every session used.
-pub fn tell(look: &Look<'_>, to: &mut Tell<'_>) -> Vec<Warning> {
+/// Tells what every session used, or only this one.
+pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut report = Report::default();
     let files = sessions::listed(look, &mut report).into_iter();
     let files = files.map(|(session, found)| File { session, dir: None, found }).collect();
     let warning = |path: &Path, why: String| warning(look, path, why);
-    report.warnings.extend(counting::tell::<Answers>(look, "usage-pi", files, &warning, to));
+    report.warnings.extend(match only {
+        None => counting::tell::<Answers>(look, "usage-pi", files, &warning, to),
+        Some(session) => counting::tell_only::<Answers>(look, "usage-pi", session, files, &warning, to),
+    });
     report.warnings
 }

@@ -1,4 +1,4 @@
-//! What can be asked of the daemon, of events and of fuses.
+//! What can be asked of the daemon, of events, of fuses and of gateways.
 
 use std::time::Duration;
 
@@ -17,6 +17,16 @@ pub struct Events {
     /// Have this terminal show a note when a session needs you or has ended (OSC 9 and 777)
     #[arg(long, requires = "follow")]
     pub notify: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum GatewayVerb {
+    /// Make the key that the settings name as `device`, if there is none, and ask the gateway to know it
+    Pair {
+        /// The gateway's name in the settings; not needed if there is one only
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
 }
 
 #[derive(Subcommand, Debug)]

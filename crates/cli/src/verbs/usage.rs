@@ -12,10 +12,10 @@ use crate::Done;
 use crate::args::{self, Common, Since, UsageBy};
 use crate::output::{Ink, Out};
 use crate::table::short_count;
-use crate::verbs::{question, warn};
+use crate::verbs::{question, usage_of, warn};
 
 /// Some store could not be read whole.
-const PARTLY: u8 = 5;
+pub const PARTLY: u8 = 5;
 /// The widest that a name is shown.
 const LONGEST: usize = 44;
 /// A bar that is shorter says nothing.
@@ -23,6 +23,9 @@ const SHORTEST_BAR: usize = 6;
 const LONGEST_BAR: usize = 40;
 
 pub fn run(args: &args::Usage, common: &Common, out: &mut Out) -> Done {
+    if let Some(target) = &args.target {
+        return usage_of::run(target, common, out);
+    }
     let by = match args.by {
         UsageBy::Day => By::Day,
         UsageBy::Agent => By::Agent,
@@ -75,7 +78,7 @@ struct Told<'a> {
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+pub struct Row<'a> {
     key: Option<&'a Untrusted>,
     tokens: Tokens,
     answers: u64,
@@ -83,6 +86,20 @@ struct Row<'a> {
     recorded_usd: f64,
     table_usd: f64,
     unpriced_tokens: u64,
+}
+
+impl<'a> Row<'a> {
+    pub fn of(key: Option<&'a Untrusted>, sum: &Sum) -> Row<'a> {
+        Row {
+            key,
+            tokens: sum.tokens,
+            answers: sum.answers,
+            cost_usd: sum.cost().map(cents),
+            recorded_usd: cents(sum.recorded()),
+            table_usd: cents(sum.by_table()),
+            unpriced_tokens: sum.unpriced,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -97,22 +114,13 @@ struct PriceTold<'a> {
 
 impl<'a> Told<'a> {
     fn of(usage: &'a Usage, by: By, since: Option<Time>) -> Told<'a> {
-        let row = |key: Option<&'a Untrusted>, sum: &Sum| Row {
-            key,
-            tokens: sum.tokens,
-            answers: sum.answers,
-            cost_usd: sum.cost().map(cents),
-            recorded_usd: cents(sum.recorded()),
-            table_usd: cents(sum.by_table()),
-            unpriced_tokens: sum.unpriced,
-        };
         Told {
             schema: 1,
             at: usage.at,
             by: word(by),
             since,
-            rows: usage.rows.iter().map(|(key, sum)| row(key.as_ref(), sum)).collect(),
-            total: row(None, &usage.total),
+            rows: usage.rows.iter().map(|(key, sum)| Row::of(key.as_ref(), sum)).collect(),
+            total: Row::of(None, &usage.total),
             unpriced_models: &usage.unpriced,
             prices: usage
                 .prices
@@ -138,7 +146,7 @@ fn cents(usd: f64) -> f64 {
 }
 
 /// The cost as a person reads it: `≥` if a part has no price, `─` if all of it has none.
-fn dollars(sum: &Sum) -> String {
+pub fn dollars(sum: &Sum) -> String {
     match sum.cost() {
         None => "─".into(),
         Some(usd) => format!("{}{}", if sum.unpriced > 0 { "≥" } else { "" }, shown(usd)),

@@ -219,6 +219,54 @@ fn without_our_files_one_that_was_given_its_id_is_still_known() {
 }
 
 #[test]
+fn the_words_of_its_command_are_no_id() {
+    let stage = Stage::new("described-words");
+    let worded = SETTINGS.replacen(r#"command = ["parrot"]"#, r#"command = ["parrot", "--session", "common"]"#, 1);
+    fs::write(stage.sandbox.home().join(".config/lariat/config.toml"), worded).expect("settings");
+    let launched = stage.act(&["launch", "agent:parrot"]);
+    fs::remove_dir_all(stage.sandbox.home().join(".local/state/lariat")).expect("our records");
+    let seen = list(&stage.sandbox);
+    assert_eq!(seen.sessions().len(), 1, "{:#}", seen.json);
+    assert_eq!(seen.sessions()[0]["native_id"], launched["native_id"], "{:#}", seen.json);
+    stage.kill_from_outside(&launched);
+}
+
+#[test]
+fn nothing_is_asked_again_unless_there_is_surely_no_transcript() {
+    let stage = Stage::new("described-replayed");
+    let settings = stage.sandbox.home().join(".config/lariat/config.toml");
+    let elsewhere = SETTINGS.replace("~/.parr*/{id}.txt", "~/.nest/{id}.txt");
+    fs::write(&settings, &elsewhere).expect("settings");
+    let launched = stage.act(&["launch", "agent:parrot", "-p", "hello there"]);
+    stage.until_shown(&launched, "ready");
+    stage.kill_from_outside(&launched);
+    stage.nothing_is_left();
+    let way = || stage.act(&["restore"])["restore"][0]["way"].clone();
+    assert_eq!(way(), "replayed", "there is none where it would be, and that is said");
+    // A person finds out where they really are.
+    fs::write(&settings, SETTINGS).expect("settings");
+    assert_eq!(way(), "native");
+    // Two that fit: one of them may be its own.
+    let other = stage.sandbox.home().join(".parrots");
+    fs::create_dir(&other).expect("a folder");
+    let copy = other.join(stage.transcript(&launched).file_name().expect("a name"));
+    fs::copy(stage.transcript(&launched), &copy).expect("a copy");
+    assert_eq!(way(), "native");
+    // The settings as they were at the launch count too: it may have written there then.
+    fs::remove_file(stage.transcript(&launched)).expect("a transcript");
+    fs::remove_file(copy).expect("a copy");
+    assert_eq!(way(), "replayed");
+    let nest = stage.sandbox.home().join(".nest");
+    fs::create_dir(&nest).expect("a folder");
+    fs::write(nest.join(stage.transcript(&launched).file_name().expect("a name")), "heard").expect("a transcript");
+    assert_eq!(way(), "native");
+    let back = stage.act(&["restore", "--yes"]);
+    assert_eq!(back["restore"][0]["way"], "native", "{back}");
+    stage.act(&["kill", text(&launched, "handle")]);
+    stage.nothing_is_left();
+}
+
+#[test]
 fn without_a_terminal_its_exit_is_the_end_of_its_turn() {
     let stage = Stage::new("described-exits");
     let launch = |prompt: &str| stage.act(&["launch", "agent:piped", "--headless", "-p", prompt]);

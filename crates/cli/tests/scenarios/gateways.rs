@@ -1,6 +1,8 @@
 //! Sessions of a gateway: scenarios 4, 5 and 6, every way a gateway can fail, and what is done
 //! through one.
 
+mod devices;
+
 use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
 
 use lariat_testkit::{

@@ -64,6 +64,7 @@ mod systemd;
 mod targets;
 mod top;
 mod top_acting;
+mod top_ssh;
 mod unbound;
 mod usage;
 mod waiting;

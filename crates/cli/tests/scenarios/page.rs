@@ -107,7 +107,12 @@ pub fn a_day(name: &str) -> Sandbox {
 
 #[test]
 fn a_person_sees_answers_launches_types_stops_and_restores() {
-    browse(&a_day("page"), "fleet.test.mjs");
+    let sandbox = a_day("page");
+    let settings = sandbox.home().join(".config/lariat");
+    fs::create_dir_all(&settings).expect("a folder");
+    let price = "[[price]]\nmodel = \"claude-opus-5-5\"\ninput = 2.0\noutput = 8.0\n";
+    fs::write(settings.join("config.toml"), price).expect("a price");
+    browse(&sandbox, "fleet.test.mjs");
 }
 
 #[test]
@@ -120,6 +125,19 @@ fn whoever_takes_the_port_hears_nothing_of_use() {
     let sandbox = stage("squat");
     launch(&sandbox, "triage", &["-p", "hello"], "idle:");
     browse(&sandbox, "squat.test.mjs");
+}
+
+#[test]
+fn an_answer_is_for_what_was_shown() {
+    let sandbox = stage("meant");
+    for project in ["eta", "zeta"] {
+        sandbox.project(project);
+    }
+    launch(&sandbox, "alpha", &["-p", "hello"], "idle:");
+    launch(&sandbox, "beta", &["-p", "hello"], "idle:");
+    launch(&sandbox, "gamma", &["-p", "run touch first"], "permission: Bash touch first");
+    wait_until("its hook to ask", DEADLINE, || ask(&sandbox, &["explain", "gamma"]).stdout.contains("  hook "));
+    browse(&sandbox, "meant.test.mjs");
 }
 
 #[test]

@@ -11,13 +11,13 @@ use crate::page::{PICTURES, a_day};
 use crate::tmux::{PROMPT, Pane};
 
 /// Agents of every kind, none of them launched, so that each screen is the same every time.
-struct Fleet {
-    sandbox: Sandbox,
-    agents: std::cell::RefCell<Vec<(Lookalike, Entry)>>,
+pub struct Fleet {
+    pub sandbox: Sandbox,
+    pub agents: std::cell::RefCell<Vec<(Lookalike, Entry)>>,
 }
 
 impl Fleet {
-    fn new(name: &str) -> Fleet {
+    pub fn new(name: &str) -> Fleet {
         let sandbox = Sandbox::new(name);
         let store = ClaudeStore::of(&sandbox);
         let minutes = |n: i64| moment::now() - n * 60_000 - 5_000;

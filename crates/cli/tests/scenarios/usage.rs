@@ -93,6 +93,62 @@ fn claude_forks_sub_agents_and_lines_of_one_message_count_once() {
     assert_eq!(rows(&usage(&sandbox, &["--by", "group"])), [("none".to_owned(), [1031, 10, 101, 6])]);
 }
 
+/// What one session used: each step's time and tokens, and all of it.
+fn over_time(sandbox: &Sandbox, target: &str) -> (Vec<(String, [u64; 4])>, [u64; 4]) {
+    let told = usage(sandbox, &[target]);
+    assert_eq!((&told["id"], &told["told"]), (&json!(target), &json!(true)));
+    let steps = told["steps"].as_array().expect("steps").iter();
+    (steps.map(|s| (s["at"].as_str().expect("a time").to_owned(), tokens(s))).collect(), tokens(&told["total"]))
+}
+
+#[test]
+fn of_one_session_each_answer_is_told_with_its_time() {
+    let sandbox = Sandbox::new("usage-one");
+    let (first, other) = (claude(&sandbox, &id(1)), claude(&sandbox, &id(2)));
+    let target = format!("claude:{}", id(1));
+    append(
+        &first,
+        &[
+            answer("msg_1", "2026-11-01T23:59:59Z", "claude-opus-4-5", [10, 1, 100, 5]),
+            answer("msg_1", "2026-11-01T23:59:59Z", "claude-opus-4-5", [10, 7, 100, 5]),
+            answer("msg_3", "2026-11-02T00:00:09Z", "nobody-knows-it", [20, 2, 0, 0]),
+        ],
+    );
+    append(&other, &[answer("msg_9", "2026-11-02T00:00:00Z", "claude-opus-4-5", [9000, 0, 0, 0])]);
+    let beside = sandbox.home().join(format!(".claude/projects/-work/{}/subagents/agent-a1.jsonl", id(1)));
+    append(&beside, &[answer("msg_2", "2026-11-02T00:00:04Z", "claude-haiku-4-5", [1000, 0, 0, 0])]);
+    let expected = [
+        ("2026-11-01T23:59:59Z".to_owned(), [10, 7, 100, 5]),
+        ("2026-11-02T00:00:04Z".to_owned(), [1000, 0, 0, 0]),
+        ("2026-11-02T00:00:09Z".to_owned(), [20, 2, 0, 0]),
+    ];
+    assert_eq!(over_time(&sandbox, &target), (expected.to_vec(), [1030, 9, 100, 5]));
+    let told = usage(&sandbox, &[&target]);
+    assert_eq!(told["steps"][1]["cost_usd"], 0.001, "by the table");
+    assert_eq!((&told["steps"][2]["cost_usd"], &told["steps"][2]["unpriced_tokens"]), (&Value::Null, &json!(22)));
+    // The sums of all files are gone on from, and stay theirs.
+    settle(&[first.clone(), other, beside]);
+    assert_eq!(rows(&usage(&sandbox, &["--by", "session"])).len(), 2);
+    let kept = || fs::read(sandbox.home().join(".cache/lariat/usage-claude")).expect("what was kept");
+    let before = kept();
+    append(&first, &[answer("msg_4", "2026-11-02T00:00:10Z", "claude-opus-4-5", [1, 1, 1, 1])]);
+    let (steps, total) = over_time(&sandbox, &target);
+    assert_eq!((steps.len(), &steps[..3], total), (4, &expected[..], [1031, 10, 101, 6]));
+    assert_eq!(kept(), before);
+    // To a person, with what it comes to.
+    let shown = ask(&sandbox, &["usage", &target]).stdout;
+    let last = shown.lines().last().expect("a line");
+    assert!(shown.lines().count() == 5 && last.starts_with("total") && last.contains('≥'), "{shown}");
+    assert_eq!(ask(&sandbox, &["usage", &target, "--by", "day"]).code(), 2);
+    // A long one is told in steps of several answers, and nothing of it is lost.
+    let many: Vec<Value> =
+        (0..1201).map(|n| answer(&format!("m{n}"), "2026-11-03T00:00:00Z", "m", [1, 0, 0, 0])).collect();
+    append(&claude(&sandbox, &id(3)), &many);
+    let (steps, total) = over_time(&sandbox, &format!("claude:{}", id(3)));
+    assert_eq!((steps.len(), total), (401, [1201, 0, 0, 0]));
+    assert_eq!(steps.iter().map(|(_, t)| t[0]).sum::<u64>(), 1201);
+}
+
 #[test]
 fn what_grew_is_taken_up_again_and_a_lost_cache_changes_nothing() {
     let sandbox = Sandbox::new("usage-grown");
@@ -189,6 +245,12 @@ fn codex_forks_start_at_their_parents_total_and_sub_agents_count_for_their_sessi
         (format!("codex:{}", id(4)), [1, 1, 0, 0]),
     ];
     assert_eq!(rows(&by), expected, "what came from the cache is no input");
+    // By itself: without what works for it, and with what it holds copies of.
+    let alone = [(1, 1, [40, 5, 60, 0]), (2, 1, [10, 2, 20, 0]), (3, 2, [20, 3, 5, 0]), (4, 3, [21, 4, 5, 0])];
+    for (n, steps, total) in alone {
+        let told = over_time(&sandbox, &format!("codex:{}", id(n)));
+        assert_eq!((told.0.len(), told.1), (steps, total), "{n}");
+    }
 }
 
 #[test]
@@ -236,6 +298,15 @@ fn the_cost_that_an_agent_records_wins_and_copies_of_pi_and_opencode_count_once(
     let expected = [("opencode:ses_1".to_owned(), [110, 6, 6, 8]), ("opencode:ses_2".to_owned(), [10, 3, 3, 4])];
     assert_eq!(opencode, expected, "one that works for another counts for it");
     assert_eq!(by["total"]["recorded_usd"], 8.75);
+    for (target, steps, total) in [
+        ("pi:one", 2, [2_000_000, 0, 0, 0]),
+        ("pi:two", 3, [3_000_000, 0, 0, 0]),
+        ("opencode:ses_1", 2, [110, 6, 6, 8]),
+        ("opencode:ses_2", 1, [10, 3, 3, 4]),
+    ] {
+        let told = over_time(&sandbox, target);
+        assert_eq!((told.0.len(), told.1), (steps, total), "{target}");
+    }
 }
 
 #[test]
@@ -254,6 +325,11 @@ fn gemini_counts_the_last_word_of_a_message_in_all_files_of_a_session() {
     fs::write(sandbox.home().join(".gemini/tmp/proj/.project_root"), "/work/g\n").expect("a file");
     assert_eq!(rows(&usage(&sandbox, &["--by", "dir"])), [("/work/g".to_owned(), [250, 12, 600, 0])]);
     assert_eq!(rows(&usage(&sandbox, &["--by", "session"]))[0].0, "gemini:aaaaaaaa-1");
+    // Another one, whose id begins alike: a file's name has no more of it.
+    let head = json!({"sessionId": "aaaaaaaa-2", "kind": "main", "startTime": "2026-11-01T10:00:00.000Z"});
+    append(&file("09"), &[head, message("m9", 1)]);
+    assert_eq!(over_time(&sandbox, "gemini:aaaaaaaa-1").1, [250, 12, 600, 0]);
+    assert_eq!(over_time(&sandbox, "gemini:aaaaaaaa-2").1, [125, 3, 300, 0]);
 }
 
 #[test]

@@ -143,6 +143,7 @@ pub const ROUTES: &[Route] = &[
         ],
         "Tokens and cost, over all sessions",
     ),
+    get("/v1/sessions/{target}/usage", Verb("usage"), &[], "What it used, over time"),
     get("/v1/worktrees", Verb("worktree ls"), &[], "The checkouts that lariat made"),
     get("/v1/fuses", Verb("fuse ls"), &[], "Fuses, and how far they have burnt"),
     get(

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
 use super::{KEY, OPENCLAW_PLACE, stay_at_home};
-use crate::{Child, DEADLINE, Model, Sandbox, wait_until, workspace};
+use crate::{Child, DEADLINE, Model, Output, Sandbox, wait_until, workspace};
 
 /// OpenClaw in one sandbox.
 pub struct OpenClaw<'a> {
@@ -65,6 +65,13 @@ impl<'a> OpenClaw<'a> {
         // Only lariat is told of it by these.
         let program = program.without_env("OPENCLAW_GATEWAY_URL").without_env("OPENCLAW_GATEWAY_TOKEN");
         self.sandbox.spawn(&program.args(["gateway", "run", "--port", &self.port.to_string()]))
+    }
+
+    /// Runs its own command, which asks the gateway as its owner does.
+    pub fn run(&self, args: &[&str]) -> Output {
+        let program = self.sandbox.program(node()).arg(installed("openclaw/openclaw.mjs"));
+        let program = program.without_env("OPENCLAW_GATEWAY_URL").without_env("OPENCLAW_GATEWAY_TOKEN");
+        self.sandbox.spawn(&program.args(args)).output(DEADLINE * 2)
     }
 
     /// Waits until the gateway answers.
