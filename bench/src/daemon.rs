@@ -285,7 +285,8 @@ fn deaths(rig: &Rig, quick: bool, report: &mut Report) -> io::Result<bool> {
             wrong += usize::from(event["event"] == "session.ended");
         }
     }
-    [&mut times, &mut floor].map(|all| all.sort_by(f64::total_cmp));
+    times.sort_by(f64::total_cmp);
+    floor.sort_by(f64::total_cmp);
     let at = |all: &[f64], part: f64| all[((all.len() - 1) as f64 * part) as usize];
     report.note(format!(
         "deaths of {kills} of {count} watched: {} told, 0 missed, {wrong} false; p50 {:.2} ms, p99 {:.2} ms; \

@@ -359,7 +359,7 @@ impl<'a> Count<'a> {
             }
         }
         let mut pages = Vec::with_capacity(self.files.len());
-        for i in 0..self.files.len() {
+        for (i, known) in known.iter().enumerate() {
             let (before, stays) = match &self.parts[i] {
                 Part::Kept(page) | Part::Shared(page) | Part::Loaded { page, .. } => (Some(*page), true),
                 // What may change again stays as it was before.
@@ -367,7 +367,7 @@ impl<'a> Count<'a> {
                 Part::Changed(_) | Part::Failed(_) => continue,
             };
             let shares = before.is_some_and(|page| kept.entry(page).shares);
-            let page = match (before, &known[i]) {
+            let page = match (before, known) {
                 (Some(page), _) if stays => kept.page_bytes(page).map(Cow::Borrowed),
                 (_, Told::Alone(reading) | Told::Shared(reading)) if !stays => {
                     Some(Cow::Owned(page_of(reading, Vec::new())))

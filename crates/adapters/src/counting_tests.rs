@@ -260,17 +260,19 @@ impl Drop for Store {
 }
 
 type Key = (String, String, Option<i64>);
+type Told = BTreeMap<Key, (u64, u64, u64)>;
+type Shown = (String, Option<String>);
 
 #[derive(Default, Debug)]
 struct Answer {
-    sums: BTreeMap<Key, (u64, u64, u64)>,
+    sums: Told,
     warnings: Vec<String>,
-    shown: Vec<(String, Option<String>)>,
+    shown: Vec<Shown>,
     steps: usize,
 }
 
 impl Answer {
-    fn told(&self) -> (&BTreeMap<Key, (u64, u64, u64)>, &[String], &[(String, Option<String>)]) {
+    fn told(&self) -> (&Told, &[String], &[Shown]) {
         (&self.sums, &self.warnings, &self.shown)
     }
 }

@@ -340,10 +340,15 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     // was not written down yet.
     let frozen =
         e.state.filter(|(i, state)| **state == State::Busy && (e.turn.is_none() || e.all[*i].at > last_record));
-    let open = Turn::Open(None);
-    let turn = match (e.turn, frozen) {
-        (Some((_, Turn::Over(_) | Turn::Never)) | None, Some((i, _))) => Some((i, &open)),
-        (turn, _) => turn,
+    // And one frozen at rest since: what looks open was taken back, or its end was not written down yet.
+    let rested = e.state.filter(|(i, state)| {
+        matches!(state, State::Idle | State::Shell) && last_record.is_some() && e.all[*i].at > last_record
+    });
+    let (open, over) = (Turn::Open(None), Turn::Over(Outcome::Well));
+    let turn = match (e.turn, frozen, rested) {
+        (Some((_, Turn::Over(_) | Turn::Never)) | None, Some((i, _)), _) => Some((i, &open)),
+        (Some((_, Turn::Open(_))), _, Some((i, _))) => Some((i, &over)),
+        (turn, ..) => turn,
     };
     if let (None, Some(mute)) = (&turn, e.mute) {
         // That it was asked to run and was ended by nobody's wish is certain; that all went well is not.

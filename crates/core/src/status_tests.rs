@@ -169,6 +169,19 @@ fn a_dead_process_beats_the_last_word_it_left() {
 }
 
 #[test]
+fn a_word_frozen_at_rest_tells_that_what_looks_open_was_over() {
+    let open_at = |at: i64| turn(Turn::Open(None)).at(Some(Time(at)));
+    for rest in [State::Idle, State::Shell] {
+        let rest = |at: i64| state(rest.clone()).at(Some(Time(at)));
+        assert_eq!(word(&[gone(), rest(5), open_at(4)]), Status::Done);
+        assert_eq!(word(&[gone(), rest(4), open_at(5)]), Status::Interrupted, "that turn began since");
+        assert_eq!(word(&[gone(), rest(5), open_at(5)]), Status::Interrupted, "who was first cannot be told");
+    }
+    let untold = [gone(), state(State::Idle).at(Some(Time(5))), turn(Turn::Open(None))];
+    assert_eq!(word(&untold), Status::Interrupted, "nor where nothing has a time");
+}
+
+#[test]
 fn a_word_frozen_at_busy_tells_of_a_turn_not_yet_written_down() {
     let busy = |at: i64| state(State::Busy).at(Some(Time(at)));
     let well_at = |at: i64| well().at(Some(Time(at)));

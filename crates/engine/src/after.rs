@@ -18,6 +18,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Session, Time};
@@ -103,14 +104,15 @@ pub fn ended(question: &Question, folder: &Path) -> io::Result<()> {
     let Some(command) = launched.record.commands.on_exit.clone().filter(|_| is_owed(&launched)) else { return Ok(()) };
     let agent = launched.shim.as_ref().map(|s| s.agent.clone());
     let by = Identity::open(std::process::id()).ok().map(|(identity, _)| identity.into());
-    let mut ran = Ran { agent, by, begun: Time(clock::now_ms()), code: None };
-    put(folder, &ran)?;
-    drop(lock);
     let native_id = launched.record.native_id.clone().unwrap_or_default();
     let id = format!("{}:{native_id}", launched.record.agent);
     let answer = list(Question { scope: Scope::All, ..question.clone() });
     let session = answer.listing.sessions.iter().find(|s| s.id.raw() == id);
     let facts = session.map(|s| facts_of_end(s)).unwrap_or_default();
+    // From now on it may go on again: what is told is how it ended.
+    let mut ran = Ran { agent, by, begun: Time(clock::now_ms()), code: None };
+    put(folder, &ran)?;
+    drop(lock);
     let how = run(folder, ON_EXIT, &command, facts_of(&launched.record, &native_id, facts));
     ran.code = how.as_ref().ok().copied().flatten();
     put(folder, &ran)?;
@@ -123,6 +125,19 @@ pub fn ended(question: &Question, folder: &Path) -> io::Result<()> {
 pub fn owed(places: &Places) {
     let all = All::read(places);
     all.by_id.values().filter(|l| is_owed(l) && !l.is_held()).for_each(|l| lariat_shim::start::after(&l.folder));
+}
+
+/// Has what was hung on the end of a session begun before the session goes on again: a new run
+/// forgets the old one. One that does not begin is not waited for any longer than that.
+pub(crate) fn begin_owed(launched: &Launched, patience: Duration) {
+    if !is_owed(launched) {
+        return;
+    }
+    lariat_shim::start::after(&launched.folder);
+    let began = Instant::now();
+    while is_owed(launched) && began.elapsed() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Who runs what was hung on the end of a session, now or once: nobody who ends the

@@ -18,6 +18,7 @@ use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
 use lariat_sys::cgroup::{self, Cgroup};
+use lariat_sys::point::point;
 use lariat_sys::process::{Identity, Stat};
 use lariat_sys::scan::{Process, look_at};
 use lariat_sys::tree::House;
@@ -35,7 +36,7 @@ const TAKING_UP: i64 = 15_000;
 /// How much of a terminal's output is looked at first for what its agent says of itself.
 const FIRST_LOOK: u64 = 64 << 10;
 /// How long one look waits for exits that are being written down, all of them together.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// `launch.json`: what the shim needs, and what only the launcher knows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -305,13 +306,13 @@ impl Launched {
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self, settling: &OnceLock<Instant>) -> Option<record::Exit> {
-        let until = *settling.get_or_init(|| Instant::now() + SETTLE);
         loop {
             let held = self.is_held();
             let exit = record::read(&self.folder, record::EXIT).ok().flatten();
-            if exit.is_some() || !held || Instant::now() > until {
+            if exit.is_some() || !held || Instant::now() > *settling.get_or_init(|| Instant::now() + SETTLE) {
                 return exit;
             }
+            point("look.settles");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -14,16 +14,19 @@
 //!    life of its own. If it does not, everything on record is put back as it was.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lariat_adapters::described::{self, NO_WAY};
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::{Adapter, Ask, Past, Plan};
 use lariat_core::{Session, Time, Want, Witness};
 use lariat_shim::record;
+use lariat_shim::start::StartError;
 use lariat_sys::clock;
 use lariat_sys::point::point;
 
 use crate::acp;
+use crate::after;
 use crate::ask;
 use crate::claims;
 use crate::handle;
@@ -75,6 +78,9 @@ impl Way {
     }
 }
 
+/// How long a shim whose agent has ended may take to leave, and what was hung on the end to begin.
+const LEAVING: Duration = Duration::from_secs(5);
+
 /// A session that goes on.
 #[derive(Clone, Debug)]
 pub struct Resumed {
@@ -125,6 +131,10 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     stop::finish(places, &list(all.clone()).listing.sessions);
     let before = All::read(places).by_id.remove(id);
     let handle = before.as_ref().filter(|_| !again.fork).map(|l| l.record.launch.handle.as_str());
+    if let Some(before) = before.as_ref().filter(|_| !again.fork) {
+        let_leave(before)?;
+        after::begin_owed(before, LEAVING);
+    }
     let guard = claims::guard(places).map_err(files(&places.state))?;
     let locks = Locks::of(places, handle, id).map_err(files(&places.state))?;
     let act = locks.act().map_err(files(&places.state))?;
@@ -203,12 +213,31 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             // Who has wished something else meanwhile is not undone, nor what they started.
             let ours = |w: Wish| w.intent.want == Want::Run && w.intent.generation == generation;
             let untouched = records::read_in(&folder).is_none_or(ours);
-            if untouched && start::take_back(&folder, &handle) {
+            // Whoever finds another in its place has started nothing.
+            let nothing = matches!(error, LaunchError::Start(StartError::Held(_)));
+            if untouched && (nothing || start::take_back(&folder, &handle)) {
                 put_back(&folder, kept, before);
             }
             Err(error)
         }
     }
+}
+
+/// Waits until the shim of a run that has ended has left: it wrote down the end, and tells its viewers.
+fn let_leave(launched: &Launched) -> Result<(), LaunchError> {
+    let files = files(&launched.folder);
+    let began = Instant::now();
+    while matches!(launched.process(), Ok(None)) && lariat_shim::is_locked(&launched.folder).map_err(&files)? {
+        point("resume.leaving");
+        if began.elapsed() > LEAVING {
+            let handle = &launched.record.launch.handle;
+            let why =
+                format!("{handle} has ended, but its shim still tells that to its viewers; try again in a moment");
+            return Err(LaunchError::Alive(why));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// The agent behind a connection is its owner's child, and may have children that still write to the

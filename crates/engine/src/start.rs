@@ -45,8 +45,6 @@ const BACK: Duration = Duration::from_secs(10);
 /// How soon and how late one looks again whether it is there.
 const SOONEST: Duration = Duration::from_micros(500);
 const LATEST: Duration = Duration::from_millis(20);
-/// How long a shim whose agent has ended may take to leave.
-const LEAVING: Duration = Duration::from_secs(5);
 /// Where copies of the agent's files are kept, in the session's folder.
 const KEPT: &str = "kept";
 /// How much of a terminal's output is kept.
@@ -282,7 +280,7 @@ impl Start<'_> {
         self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
         let env = environment(&self.plan.env, self.env);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
-        let shim = first.and_then(|()| self.hold(&program, &env));
+        let shim = first.and_then(|()| Ok(start::start(&program, folder, &env)?));
         drop(locks);
         let shim = shim?;
         let chosen = self.record.native_id.is_some();
@@ -302,21 +300,6 @@ impl Start<'_> {
             pid: shim.agent.pid,
             cwd: launch.cwd,
         })
-    }
-
-    /// Has a shim start it. One of the run before may be about to leave: it wrote down the end, and
-    /// tells its viewers.
-    fn hold(&self, program: &Path, env: &[(OsString, OsString)]) -> Result<Shim, LaunchError> {
-        let began = Instant::now();
-        loop {
-            match start::start(program, self.folder, env) {
-                Err(StartError::Held(_)) if self.again && began.elapsed() < LEAVING => {
-                    point("launch.held");
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                held => return held.map_err(LaunchError::Start),
-            }
-        }
     }
 
     /// Waits until the agent's own id is known.
@@ -348,7 +331,7 @@ impl Start<'_> {
             let pause = (clock.elapsed() / 4).clamp(SOONEST, LATEST);
             let ended = agent.as_ref().is_none_or(|agent| process::wait_exit(agent, pause).unwrap_or(true));
             if ended {
-                std::thread::sleep(SOONEST); // how it ended is being written down
+                std::thread::sleep(pause); // how it ended is being written down
             }
         }
     }

@@ -86,6 +86,8 @@ pub const AFTER: &str = "__after";
 pub(crate) const HELD: &str = "another shim holds this session";
 /// How long a shim stays for the orphans of an agent that has ended.
 const LINGER: Duration = Duration::from_secs(10);
+/// How often one tries to have the lock.
+const ASKED: u32 = 10;
 /// How long a record that a full disk refuses is tried again.
 const TRIES: u32 = 600;
 
@@ -240,6 +242,19 @@ fn linger() {
     }
 }
 
+/// Whether a shim has this session, be it that it is about to leave.
+pub fn is_locked(folder: &Path) -> io::Result<bool> {
+    match File::open(folder.join(record::LOCK)) {
+        Ok(file) => match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(e)) => Err(e),
+        },
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 fn lock(folder: &Path) -> Result<File, ShimError> {
     let path = folder.join(record::LOCK);
     let mut options = OpenOptions::new();
@@ -248,11 +263,15 @@ fn lock(folder: &Path) -> Result<File, ShimError> {
         Ok(file) => file,
         Err(e) => return Err(ShimError::Lock(path, e)),
     };
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ShimError::Held(path)),
-        Err(TryLockError::Error(e)) => Err(ShimError::Lock(path, e)),
+    // Whoever only asks if it is held has it for a moment.
+    for _ in 0..ASKED {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+            Err(TryLockError::Error(e)) => return Err(ShimError::Lock(path, e)),
+        }
     }
+    Err(ShimError::Held(path))
 }
 
 /// What it takes to hold a session.

@@ -111,7 +111,11 @@ impl Identity {
     /// That very process as it is called from here, with its pidfd; `None` if it is
     /// gone. An error is no answer.
     pub fn here(&self) -> io::Result<Option<(Identity, OwnedFd)>> {
-        let (Some(theirs), Some(ours)) = (&self.place, Place::here()) else { return self.by_pid() };
+        if !is_proc_ours() {
+            return Err(io::Error::other("/proc shows another PID namespace than the one we are in"));
+        }
+        let Some(theirs) = &self.place else { return self.by_pid() };
+        let ours = Place::here().ok_or_else(|| io::Error::other("it cannot be told which PID namespace this is"))?;
         let named = !theirs.machine.is_empty() && !ours.machine.is_empty();
         // Of another boot: gone with it, if it was this machine's. Namespaces are then other ones, too.
         if self.boot != clock::boot_id()? {
@@ -135,9 +139,15 @@ impl Identity {
     /// all, sees them all, so that not to find it proves its end.
     fn within(&self, namespace: &str, ours: &Place) -> io::Result<Option<(Identity, OwnedFd)>> {
         let mut seen = ours.namespace == FIRST_NAMESPACE;
+        let mut unclear = false;
         for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            let inside = pid_namespace(pid).is_ok_and(|ns| ns == namespace);
+            let inside = match pid_namespace(pid) {
+                Ok(other) if other != namespace => continue,
+                Ok(_) => true,
+                Err(e) if is_gone(&e) => continue,
+                Err(_) => false, // the inode may still tell
+            };
             seen |= inside;
             let now = match Identity::open(pid) {
                 Ok(now) => now,
@@ -146,16 +156,32 @@ impl Identity {
             };
             let same = match (now.0.pidfd_inode, self.pidfd_inode) {
                 (Some(a), Some(b)) => a == b,
-                _ => inside && now.0.start == self.start && innermost_pid(pid).is_ok_and(|pid| pid == self.pid),
+                _ if !inside => {
+                    unclear = true;
+                    false
+                }
+                _ => now.0.start == self.start && innermost_pid(pid).is_ok_and(|pid| pid == self.pid),
             };
             if same {
                 return Ok(Some(now));
             }
         }
+        if unclear {
+            return Err(io::Error::other("it could be one of those whose PID namespace cannot be read"));
+        }
         let why =
             || format!("it was started in another PID namespace ({namespace}), which cannot be looked into from here");
         if seen { Ok(None) } else { Err(io::Error::other(why())) }
     }
+}
+
+/// Whether `/proc` names processes as we do: one that was mounted in another PID namespace has our numbers too,
+/// but for other processes.
+pub fn is_proc_ours() -> bool {
+    static OURS: OnceLock<bool> = OnceLock::new();
+    let own =
+        || fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str());
+    *OURS.get_or_init(own)
 }
 
 /// Whether the process behind a pidfd has exited.

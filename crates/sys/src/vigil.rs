@@ -277,7 +277,8 @@ mod tests {
             child.wait().unwrap();
         }
         let mut ended = standing.ended();
-        (wanted.sort_unstable(), ended.sort_unstable());
+        wanted.sort_unstable();
+        ended.sort_unstable();
         assert_eq!(ended, wanted);
         assert_eq!(standing.ended(), Vec::<u32>::new(), "each once");
         assert!(!standing.has_stirred(), "nor does one wake again, nor one that is not watched");

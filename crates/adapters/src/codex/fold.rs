@@ -55,6 +55,8 @@ pub struct Rollout {
     pub needs: Option<Need>,
     /// When it failed.
     pub failed_at: Option<i64>,
+    /// When the last turn began.
+    pub turn_at: Option<i64>,
     turn: Option<String>,
     /// The turn that this one is part of: a review begins with that of its reviewer, and ends by itself.
     root: Option<String>,
@@ -95,7 +97,7 @@ impl Rollout {
         match p.get("type").str().unwrap_or("") {
             "task_started" | "turn_started" => {
                 self.has_tasks = true;
-                self.turn = turn();
+                (self.turn, self.turn_at) = (turn(), at);
                 self.root = p.get("root_turn_id").some_str().map(str::to_owned);
                 self.calls.clear();
                 self.stand = Stand::Open;
@@ -287,7 +289,7 @@ impl Fold for Rollout {
 
     fn gap(&mut self) {
         self.stand = Stand::Unseen;
-        self.turn = None;
+        (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
         self.tokens = None;
     }

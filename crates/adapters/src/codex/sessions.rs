@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 use lariat_sys::process;
+use lariat_sys::scan::Process;
 use serde::{Deserialize, Serialize};
 
 use super::bind::{Held, Hold, thread_of};
@@ -291,17 +292,22 @@ fn sighting(
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             observations.extend(hosting(hold));
-            observations.extend(fold.and_then(|f| asks(look, hold, &stored.thread, f)));
+            let asked = fold.filter(|f| !was_left(hold, f)).and_then(|f| asks(look, hold, &stored.thread, f));
+            observations.extend(asked);
         }
         None if observations.iter().any(|o| matches!(o.fact, Fact::Gone(_))) => {}
         None => observations.push(presence(look, held, fold, open)),
     }
     let by_word = hold.as_ref().filter(|h| h.bond.evidence.witness == Witness::Process && h.opened == 0);
     let younger = by_word.is_some_and(|h| updated.is_none_or(|u| u < ap::started(&h.bond.process)));
-    let fact = if younger {
-        Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())))
-    } else {
-        fact
+    let left = hold.as_ref().zip(fold).is_some_and(|(h, f)| was_left(h, f));
+    let fact = match &hold {
+        // At its prompt, as after any turn that came to nothing.
+        Some(h) if left && !is_exec(&h.bond.process) => {
+            Fact::Turn(Turn::Over(Outcome::Failed("it was cut off before this process started".into())))
+        }
+        _ if !younger && !left => fact,
+        _ => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
     };
     observations.push(Observation::new(Witness::Store, fact).at(updated).from(source));
     let name = names.get(&stored.thread).cloned();
@@ -317,7 +323,7 @@ fn sighting(
             prompt: f.prompt,
             started_at: f.started.map(Time),
             updated_at: updated,
-            tool: f.calls.last().filter(|_| open).map(Call::told),
+            tool: f.calls.last().filter(|_| open && !left).map(Call::told),
             parent: f.forked_from.map(|p| format!("codex:{p}")),
             ..About::default()
         },
@@ -375,6 +381,18 @@ fn turn(read: &Read, sub_agent: Option<String>) -> Fact {
         (Stand::Failed(error), _) => Turn::Over(Outcome::Failed(error.clone().into())),
         (Stand::Aborted(how), _) => Turn::Over(Outcome::Aborted(how.clone().into())),
     })
+}
+
+/// Whether the open turn was begun, and left open, by an earlier process: none is ever taken up again. It must have
+/// begun before this one took the lock and before it started: a clock that was set could mislead about either.
+fn was_left(hold: &Hold, f: &Rollout) -> bool {
+    let before = |at: i64| at < hold.opened / 1_000_000 && Time(at) < ap::started(&hold.bond.process);
+    f.stand == Stand::Open && hold.opened > 0 && f.turn_at.is_some_and(before)
+}
+
+/// Whether it was started with something to do.
+fn is_exec(process: &Process) -> bool {
+    process.arguments().skip(1).any(|a| matches!(a, "exec" | "e"))
 }
 
 /// Nobody holds the thread: gone, unless that could not be seen. A process that

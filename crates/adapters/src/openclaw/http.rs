@@ -39,7 +39,7 @@ impl<'a> Http<'a> {
     /// The last messages of a session, oldest first.
     pub fn last(&self, key: &str, messages: usize) -> Result<Vec<Said>, Trouble> {
         let path = format!("/sessions/{}/history?limit={}", escaped(key), messages.clamp(1, talk::MOST));
-        self.ask("GET", &path, "", |history| talk::messages(history))
+        self.ask("GET", &path, "", talk::messages)
     }
 
     fn ask<T>(&self, method: &str, path: &str, body: &str, read: impl FnOnce(Value<'_>) -> T) -> Result<T, Trouble> {

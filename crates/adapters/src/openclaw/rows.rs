@@ -212,7 +212,7 @@ impl Page {
 pub fn all(line: &mut Line<'_>, step: &dyn Fn()) -> Result<BTreeMap<String, Row>, Trouble> {
     pages(step, |limit, offset, read| {
         let params = json!({"limit": limit, "offset": offset, "includeDerivedTitles": true});
-        line.call("sessions.list", &params, |list| read(list))
+        line.call("sessions.list", &params, read)
     })
 }
 

@@ -238,8 +238,9 @@ impl<'a> Top<'a> {
     fn hear(&mut self, event: Event) {
         match event {
             Event::Looked(answer) => {
+                let had_moved = self.app.moved;
                 self.app.looked(answer);
-                if self.app.moved {
+                if self.app.moved && !had_moved {
                     point("top.moved");
                 }
             }

@@ -1,10 +1,11 @@
 //! Codex's thread locks: who really holds one, and which of several is the session.
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built, wait_for, wait_until};
 
 use crate::{
     asking::{ask, id, list},
     codex_store::CodexStore,
+    moment::now,
 };
 
 #[test]
@@ -111,6 +112,26 @@ fn a_daemon_holds_many() {
 }
 
 #[test]
+fn a_turn_that_an_earlier_process_left_open_is_not_this_one_s() {
+    let sandbox = Sandbox::new("left-open");
+    let codex = CodexStore::of(&sandbox);
+    for n in 1..=2 {
+        codex.thread(&id(n)).with_policy("on-request").at(now() - 60_000).asked("fix it").calls("c", "make");
+    }
+    let terminal = sandbox.lookalike("codex", &["resume", "--no-daemon", &id(1)]);
+    codex.lock(&terminal, &id(1));
+    let exec = sandbox.lookalike("codex", &["exec", "resume", &id(2), "go on"]);
+    codex.lock(&exec, &id(2));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "idle", Some(terminal.pid()));
+    // One that was given something to do is about to begin with it.
+    seen.expect(&id(2), "starting", Some(exec.pid()));
+    exec.signal(Signal::KILL);
+    exec.wait(DEADLINE);
+    list(&sandbox).expect(&id(2), "interrupted", None);
+}
+
+#[test]
 fn a_server_called_by_another_name_holds_many_too() {
     let sandbox = Sandbox::new("renamed-server");
     let codex = CodexStore::of(&sandbox);
@@ -160,9 +181,12 @@ fn waiting_is_told_from_a_call_that_nobody_runs() {
     let codex = CodexStore::of(&sandbox);
     let agent = sandbox.lookalike("codex", &["--no-daemon"]);
     codex.lock(&agent, &id(1));
-    let then = crate::moment::now() - 60_000;
-    codex.thread(&id(1)).at(then).asked("clean").calls("call_1", "rm -rf build");
-    let seen = list(&sandbox);
+    codex.thread(&id(1)).at(now()).asked("clean").calls("call_1", "rm -rf build");
+    // At first it may be about to run it.
+    let seen = wait_for("a call that nobody runs", DEADLINE, || {
+        let seen = list(&sandbox);
+        (seen.status(&id(1)) != "working").then_some(seen)
+    });
     seen.expect(&id(1), "waiting", Some(agent.pid()));
     assert_eq!(seen.session(&id(1))["reason"], "permission: exec_command rm -rf build");
     // A background command of an earlier call changes nothing; its own command does.
@@ -179,6 +203,8 @@ fn an_agent_that_never_asks_never_waits() {
     let agent = sandbox.lookalike("codex", &["exec", "fix it"]);
     codex.lock(&agent, &id(1));
     let thread = codex.thread(&id(1)).with_policy("never");
-    thread.at(crate::moment::now() - 60_000).asked("clean").calls("call_1", "rm -rf build");
+    let then = now();
+    thread.at(then).asked("clean").calls("call_1", "rm -rf build");
+    wait_until("the call to be older than one that may be about to run", DEADLINE, || now() > then + 1500);
     list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
 }

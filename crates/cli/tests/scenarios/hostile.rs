@@ -16,7 +16,7 @@
 
 use std::{fs, path::PathBuf};
 
-use lariat_testkit::{DEADLINE, Exit, Lookalike, Sandbox, Size, Terminal, wait_for};
+use lariat_testkit::{DEADLINE, Exit, Lookalike, Sandbox, Size, Terminal, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
@@ -229,8 +229,9 @@ impl Place {
         claude.register(&odd, evil).says(evil); // even its id
         let thread = self.sandbox.lookalike("codex", &["--no-daemon"]);
         codex.lock(&thread, &id(9002));
-        let then = crate::moment::now() - 60_000;
+        let then = crate::moment::now();
         codex.thread(&id(9002)).at(then).asked(evil).calls("c", evil);
+        wait_until("its call to be asked for", DEADLINE, || crate::moment::now() > then + 1500);
         // One without a session, in a directory with a hostile name.
         let place = self.sandbox.home().join(format!("work/{evil}"));
         fs::create_dir_all(&place).expect("a hostile directory");

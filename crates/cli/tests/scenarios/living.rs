@@ -1,6 +1,6 @@
 //! What lives and what does not, whatever was seen last: scenarios 8, 10, 11, 13, 15.
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_for, wait_until};
 use serde_json::json;
 
 use crate::{
@@ -87,10 +87,12 @@ fn s10_dead_while_it_waited_is_dead() {
     claude.session(&one).asked("clean").calls("Bash", json!({"command": "rm -rf build"}));
     let thread = sandbox.lookalike("codex", &["--no-daemon"]);
     codex.lock(&thread, &two);
-    // Long enough ago that its command would run by now.
-    let then = crate::moment::now() - 60_000;
-    codex.thread(&two).at(then).asked("clean").calls("call_1", "rm -rf build");
-    let before = list(&sandbox);
+    codex.thread(&two).at(crate::moment::now()).asked("clean").calls("call_1", "rm -rf build");
+    // Until its command would run.
+    let before = wait_for("both to wait", DEADLINE, || {
+        let seen = list(&sandbox);
+        (seen.status(&two) != "working").then_some(seen)
+    });
     before.expect(&one, "waiting", Some(agent.pid()));
     before.expect(&two, "waiting", Some(thread.pid()));
     kill(&agent);

@@ -113,6 +113,35 @@ fn what_runs_in_another_container_cannot_be_told_and_starts_nothing() {
 }
 
 #[test]
+fn a_process_table_of_another_namespace_proves_no_end() {
+    let stage = Stage::new("foreign-proc");
+    // No transcript either: all that is known of it is what its shim wrote down.
+    let transcripts = stage.sandbox.home().join(".claude/projects/x");
+    fs::remove_dir_all(&transcripts).expect("its transcripts");
+    fs::remove_dir_all(stage.sandbox.home().join(".claude/sessions")).expect("its entry");
+    let astray = |args: &[&str]| through(&stage.sandbox, "exec unshare --fork --pid --kill-child=KILL \"$@\"", args);
+    let seen = Answer::of(&astray(&["ls", "-a", "--json"]));
+    let session = seen.session(stage.id());
+    assert_eq!((&session["live"], &session["restorable"]), (&json!(null), &json!(false)), "{session}");
+    let restored = astray(&["restore", "--yes"]);
+    assert_eq!(stage.runs(), 1, "{restored:?}");
+    assert!(stage.record().exists(), "{restored:?}");
+    assert_eq!(list(&stage.sandbox).session(stage.id())["live"], json!(true));
+}
+
+#[test]
+fn what_was_killed_in_a_container_that_goes_on_is_gone_for_who_sees_into_it() {
+    let stage = Stage::new("killed-there");
+    let agent = list(&stage.sandbox).session(stage.id())["pid"].to_string();
+    // Those first that could tell how it ended.
+    let kill =
+        "for d in /proc/[0-9]*; do case $(cat $d/comm) in lariat-*) kill -9 ${d#/proc/};; esac; done; kill -9 $1";
+    stage.sandbox.run(["sh", "-c", kill, "sh", &agent]).expect_success();
+    let session = list(&stage.sandbox).session(stage.id()).clone();
+    assert_eq!((&session["live"], &session["restorable"]), (&json!(false), &json!(true)), "{session}");
+}
+
+#[test]
 fn a_container_that_was_cut_off_comes_back_after_a_reboot() {
     let mut stage = Stage::new("rebooted");
     stage.sandbox.reboot();

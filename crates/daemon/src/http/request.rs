@@ -84,7 +84,9 @@ impl<'a> Reader<'a> {
 
     /// From now on it is one who has shown the token.
     pub fn is_known(&mut self) {
-        self.stranger_until = None;
+        if self.stranger_until.take().is_some() {
+            self.until = Instant::now() + WHOLE;
+        }
     }
 
     /// The next request, without its body.

@@ -246,6 +246,25 @@ fn taken_back_then_left() {
 }
 
 #[test]
+fn taken_back_then_killed() {
+    let stage = Stage::new("tui-esc-sigkill");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &claude, &[]);
+    tui.submit("HOLD here hello", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_at_work("HOLD here hello").held_by(tui.pid());
+    tui.wait_for_text("esc to interrupt", DEADLINE);
+    tui.press(Key::Esc);
+    stage.until("idle", "").held_by(tui.pid()).has("native_id", row.id());
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    // Its transcript ends with the prompt; what it last said of itself is that it rests.
+    let row = stage.now().ended("done");
+    stage.agree(&row);
+    stage.keep(Store::Claude, &[(&row, "done")]);
+}
+
+#[test]
 fn interrupted_in_a_tool_then_left() {
     let stage = Stage::new("tui-esc-tool-exit");
     let claude = Claude::install(&stage.sandbox, &stage.model);

@@ -213,6 +213,29 @@ fn killed() {
 }
 
 #[test]
+fn resumed_after_a_kill() {
+    let stage = Stage::new("tui-resumed-after-kill");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("ESCALATE TOOL touch made", DEADLINE);
+    let asked = stage.until("waiting", "permission: ").held_by(tui.pid());
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("interrupted");
+    let tui = stage.sandbox.terminal(&codex.program().args(["resume", "--no-daemon", asked.id()]));
+    tui.wait_for_text("Ask Codex to do anything", DEADLINE);
+    // Its rollout ends in the middle of that turn still: nobody asks, and nobody works.
+    let row = stage.until("idle", "last turn failed: it was cut off before").held_by(tui.pid());
+    stage.agree(&row.has("native_id", asked.id()).has("tool", ()));
+    tui.submit("HOLD here again", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until("working", "turn open").held_by(tui.pid());
+    stage.model.release("here");
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", asked.id());
+    stage.keep(Store::Codex, &[(&row, "done")]);
+}
+
+#[test]
 fn a_new_thread() {
     let stage = Stage::new("tui-new");
     let codex = Codex::install(&stage.sandbox, &stage.model);
