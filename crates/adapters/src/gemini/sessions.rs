@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::{Ask, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 
 use super::bind::{Bound, Hold, is_id};
@@ -24,6 +24,8 @@ use crate::store::{self, Found, in_parallel, read_all};
 
 /// A tool younger than the reply that called for it by this much is that reply's.
 const SETTLING_MS: i64 = 1000;
+/// Gemini's own tools, a search of the web among them, take no longer as a rule.
+const OWN_TOOLS_MS: i64 = 3000;
 
 /// A file of a conversation.
 struct Stored {
@@ -273,8 +275,15 @@ fn sighting(
             let own = updated.is_some_and(|u| u >= ap::started(&hold.bond.process));
             let lacks = main.and_then(|(_, read)| lacking(read)).filter(|_| own);
             let lacks = lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated));
-            observations.extend(lacks);
-            fact.map(|fact| while_it_lives(look, hold, fact, calls && own, updated))
+            let within = || may_work_within(look, cwd.as_deref());
+            let asks = (calls && own && may_ask(look, hold, updated) && !within()).then(|| {
+                let ask = Ask { kind: AskKind::Permission, text: "a tool that Gemini has not recorded yet".into() };
+                let source = format!("/proc/{}/task", hold.bond.process.pid);
+                Observation::new(Witness::Process, Fact::Asks(ask)).at(updated).from(source)
+            });
+            let unclear = calls && own && lacks.is_none() && asks.is_none();
+            observations.extend(lacks.or(asks));
+            fact.map(|fact| while_it_lives(look, hold, fact, unclear, updated))
         }
         None => {
             observations.push(presence(look, bound, &seen, cwd.as_deref(), updated));
@@ -341,8 +350,8 @@ fn turn(read: &Read) -> Fact {
 fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, calls: bool, updated: Option<Time>) -> Fact {
     match fact {
         Fact::Turn(Turn::Open(_)) if calls && may_ask(look, hold, updated) => Fact::TurnUnread(
-            "it has called for a tool, which may wait for leave or be at work within Gemini (a search, a fetch, an \
-             MCP server's): Gemini does not record which"
+            "it has called for a tool, which may wait for leave or be at work in an MCP server: Gemini does not \
+             record which"
                 .into(),
         ),
         Fact::Turn(Turn::Over(_)) if hold.headless => Fact::Turn(Turn::Open(Some("a tool, or its end".into()))),
@@ -357,10 +366,24 @@ fn while_it_lives(look: &Look<'_>, hold: &Hold, fact: Fact, calls: bool, updated
     }
 }
 
-/// Whether a call may wait for a person's leave: a command that runs is seen as a process, and none is seen a
-/// moment after the call was made. A tool that is no process of its own looks the same.
+/// Whether a tool may be at work that is no process of the call: those of MCP servers, which settings or
+/// extensions name.
+fn may_work_within(look: &Look<'_>, cwd: Option<&str>) -> bool {
+    let names = |path: PathBuf| match file::read_small(&path, 1 << 20) {
+        Ok(text) => memchr::memmem::find(&text, b"\"mcpServers\"").is_some(),
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    };
+    let store = &look.places.gemini;
+    let extended = Directory::open(&store.join("extensions")).and_then(|d| d.entries()).is_ok_and(|e| !e.is_empty());
+    extended
+        || names(store.join("settings.json"))
+        || cwd.is_none_or(|c| names(Path::new(c).join(".gemini/settings.json")))
+}
+
+/// Whether a call may wait for a person's leave: a command that runs is seen as a process, and none is seen when
+/// the call is so old that Gemini's own tools are done.
 fn may_ask(look: &Look<'_>, hold: &Hold, updated: Option<Time>) -> bool {
-    let settled = updated.is_some_and(|u| look.now.0 - u.0 >= SETTLING_MS);
+    let settled = updated.is_some_and(|u| look.now.0 - u.0 >= OWN_TOOLS_MS);
     settled && !hold.headless && !hold.free && look.table.is_ok() && !has_tool(look, hold, updated)
 }
 

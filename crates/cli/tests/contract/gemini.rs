@@ -178,7 +178,7 @@ fn on_a_terminal_only_what_is_recorded_is_told() {
 }
 
 #[test]
-fn on_a_terminal_a_call_without_words_cannot_be_told_and_a_refusal_needs_a_login() {
+fn on_a_terminal_a_call_without_words_waits_and_a_refusal_needs_a_login() {
     let stage = Stage::new("tui-call");
     stage.sandbox.env("GEMINI_CLI_NO_RELAUNCH", "true");
     let gemini = Gemini::install(&stage.sandbox, &stage.model);
@@ -186,10 +186,8 @@ fn on_a_terminal_a_call_without_words_cannot_be_told_and_a_refusal_needs_a_login
     tui.wait_for_text("Type your message", DEADLINE);
     submit(&stage, &tui, "CALL run_shell_command {\"command\":\"touch made\"}");
     tui.wait_for_text("Allow", DEADLINE);
-    // A search of its own, which needs nobody, would show the same.
-    let row = stage
-        .until("unknown", "last turn unreadable: it has called for a tool, which may wait for leave")
-        .held_by(tui.pid());
+    let row = stage.until("waiting", "permission: ").held_by(tui.pid());
+    stage.agree(&row);
     stage.keep(Store::Gemini, &[(&row, "interrupted")]);
     tui.press(Key::Esc);
     stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());

@@ -151,14 +151,20 @@ fn a_call_of_gemini_s_that_nobody_runs_waits_for_leave_or_is_at_work_within() {
     wait_until("all run", DEADLINE, || list(&sandbox).sessions().len() == 3);
     (1..=3).for_each(write);
     // At first it may be about to run it.
+    let settings = sandbox.home().join(".gemini/settings.json");
+    std::fs::write(&settings, r#"{"mcpServers": {"db": {"command": "db"}}}"#).expect("settings");
     let seen = wait_for("a call that does not run", DEADLINE, || {
         let seen = list(&sandbox);
         (seen.status(&id(1)) != "working").then_some(seen)
     });
-    // A search, a fetch, a tool of an MCP server: none is a process of the call, and none needs a person.
+    // A tool of an MCP server is no process of the call, and needs nobody.
     seen.expect(&id(1), "unknown", Some(asks.pid()));
     let why = reason(&sandbox, &id(1));
-    assert!(why.as_str().is_some_and(|r| r.contains("may wait for leave or be at work within")), "{why}");
+    assert!(why.as_str().is_some_and(|r| r.contains("may wait for leave or be at work in an MCP server")), "{why}");
+    // Without such servers there is nothing else that it could be at for long.
+    std::fs::remove_file(&settings).expect("settings");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "waiting", Some(asks.pid()));
     seen.expect(&id(2), "working", Some(free.pid()));
     seen.expect(&id(3), "working", Some(headless.pid()));
     // Once it runs, it is seen to.
