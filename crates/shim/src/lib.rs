@@ -244,7 +244,7 @@ fn linger() {
 
 /// Whether a shim has this session, be it that it is about to leave.
 pub fn is_locked(folder: &Path) -> io::Result<bool> {
-    match File::open(folder.join(record::LOCK)) {
+    match OpenOptions::new().write(true).open(folder.join(record::LOCK)) {
         Ok(file) => match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),

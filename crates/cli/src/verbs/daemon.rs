@@ -48,11 +48,11 @@ pub fn run(verb: &DaemonVerb, out: &mut Out) -> Done {
     let places = Places::from_env();
     let place = Place::of(&places);
     match verb {
-        DaemonVerb::Start(args) => start(args, &place, out),
+        DaemonVerb::Start(args) => start(args, &places, &place, out),
         DaemonVerb::Stop => stop(&places, &place, out),
         DaemonVerb::Restart(args) => {
             stop(&places, &place, out)?;
-            start(args, &place, out)
+            start(args, &places, &place, out)
         }
         DaemonVerb::Status => status(&places, &place, out),
         DaemonVerb::Install { http } => unit::install(*http, out),
@@ -71,7 +71,7 @@ fn daemon(args: &DaemonStart) -> io::Result<Command> {
     Ok(command)
 }
 
-fn start(args: &DaemonStart, place: &Place, out: &mut Out) -> Done {
+fn start(args: &DaemonStart, places: &Places, place: &Place, out: &mut Out) -> Done {
     let mut command = daemon(args)?;
     if args.foreground {
         return Err(command.exec().into());
@@ -79,7 +79,16 @@ fn start(args: &DaemonStart, place: &Place, out: &mut Out) -> Done {
     if until_ready(command)? {
         told(out, "started", format_args!("the daemon is started; {}", shown(&place.socket)))
     } else {
-        told(out, "running", format_args!("the daemon runs already"))
+        // Such a one may be systemd's, which was not told of the port.
+        let http =
+            args.http.map(|port| place.connect(places).and_then(|mut client| client.http(port)).map(|is| (port, is)));
+        match http.transpose()? {
+            Some((port, is)) if is != port => Err(Failure::Refused(format!(
+                "the daemon runs already, and serves HTTP on port {is}; if systemd starts it, \
+                 `lariat daemon install --http {port}` changes that"
+            ))),
+            _ => told(out, "running", format_args!("the daemon runs already")),
+        }
     }
 }
 
