@@ -121,9 +121,11 @@ fn a_newcomer_attaches_answers_kills_and_leaves() {
         "a browser outside the demo's world gets the page: {}",
         page.stdout
     );
+    let before = shell.raw().len();
     types("lariat attach triage");
-    // How to leave was told as well, but the agent draws over it.
     shell.wait_for_text("The slow search", DEADLINE);
+    // It is said before the session's own screen is shown, which may begin by clearing it.
+    assert!(String::from_utf8_lossy(&shell.raw()[before..]).contains("Ctrl-Q leaves"), "{}", shell.text());
     shell.submit("think 0", DEADLINE);
     shell.wait_for_text("for 0 seconds", DEADLINE);
     shell.press(Key::Ctrl('q'));
