@@ -319,9 +319,17 @@ fn poke(sandbox: &Sandbox, id: &str) -> Result<(), String> {
 
 /// Every row but those of these sessions, without the moment of asking.
 fn others(answer: &Answer, of: &[String]) -> Vec<String> {
-    let at = answer.json["at"].to_string();
     let others = answer.sessions().iter().filter(|s| !of.iter().any(|id| s["native_id"] == id.as_str()));
-    others.map(|s| format!("{s:#}").replace(&at, "NOW")).collect()
+    // What a store says has its own time, and that may be the very moment of asking.
+    let without = |session: &Value| {
+        let mut session = session.clone();
+        let because = session["because"].as_array_mut().into_iter().flatten();
+        because
+            .filter(|o| o["witness"] != "store" && o["at"] == answer.json["at"])
+            .for_each(|o| o["at"] = "now".into());
+        format!("{session:#}")
+    };
+    others.map(without).collect()
 }
 
 /// The same lines with every moment moved.

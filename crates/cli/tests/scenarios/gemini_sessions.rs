@@ -103,7 +103,7 @@ fn the_files_of_a_resumed_session_are_one_session() {
     let work = sandbox.work();
     let first = store.session_at(&id(1), &work, "07-47", now() - 60_000).asked("one").answered("1");
     // The file that a resume leaves beside: the scene alone, and newer.
-    store.session_at(&id(1), &work, "07-52", now());
+    store.session_at(&id(1), &work, "07-52", now() - 1000);
     let first = first.line(json!({"$set": {"sessionId": id(1)}}));
     let seen = list(&sandbox);
     assert_eq!(seen.sessions().len(), 1, "{:#}", seen.json);
