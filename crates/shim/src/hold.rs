@@ -234,12 +234,12 @@ impl<'a> Hold<'a> {
         let read = len - HEADER;
         if read > 0 {
             self.scratch[..HEADER].copy_from_slice(&header(Kind::Output, read));
-            // Whoever looks on waits for it; the disk can wait.
+            // First to the ring: what anybody has seen is kept, whatever becomes of us.
             let before = ring.end();
-            let took = |v: &mut Viewer| v.offer(&self.scratch[..len], before);
-            let seen: Vec<&mut Viewer> = self.viewers.iter_mut().filter_map(|v| took(v).then_some(v)).collect();
             ring.append(&self.scratch[HEADER..len]);
-            seen.into_iter().for_each(|v| v.saw(ring.end()));
+            for viewer in &mut self.viewers {
+                viewer.offer(&self.scratch[..len], before, ring.end());
+            }
         }
         read
     }

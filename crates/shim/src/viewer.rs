@@ -148,12 +148,13 @@ impl Viewer {
         self.at = from;
     }
 
-    /// Gives it new output, a whole frame that comes after this place in the stream.
-    /// Only one that has seen all before takes it here; says whether it did.
-    pub fn offer(&mut self, frame: &[u8], before: u64) -> bool {
+    /// Gives it new output, a whole frame, that ends the stream where the ring ends.
+    /// Only one that has seen all before takes it here.
+    pub fn offer(&mut self, frame: &[u8], before: u64, after: u64) {
         if !self.is_attached() || self.at != before || !self.outbox.is_empty() {
-            return false;
+            return;
         }
+        self.at = after;
         self.progress = Instant::now();
         match (&self.stream).write(frame) {
             Ok(n) if n == frame.len() => {}
@@ -161,12 +162,6 @@ impl Viewer {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.outbox.extend_from_slice(frame),
             Err(_) => self.gone = true,
         }
-        true
-    }
-
-    /// It has seen all up to this place.
-    pub fn saw(&mut self, end: u64) {
-        self.at = end;
     }
 
     /// Gives it whatever it can take now.

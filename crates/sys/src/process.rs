@@ -143,8 +143,9 @@ impl Identity {
         for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let inside = match pid_namespace(pid) {
-                Ok(other) if other != namespace => continue,
-                Ok(_) => true,
+                // What was started there is there or deeper, and never where whoever sees it stands.
+                Ok(other) if other == ours.namespace => continue,
+                Ok(other) => other == namespace,
                 Err(e) if is_gone(&e) => continue,
                 Err(_) => false, // the inode may still tell
             };
@@ -157,7 +158,7 @@ impl Identity {
             let same = match (now.0.pidfd_inode, self.pidfd_inode) {
                 (Some(a), Some(b)) => a == b,
                 _ if !inside => {
-                    unclear = true;
+                    unclear = true; // it may be deeper, where its number is another
                     false
                 }
                 _ => now.0.start == self.start && innermost_pid(pid).is_ok_and(|pid| pid == self.pid),
@@ -400,7 +401,7 @@ mod tests {
         let elsewhere = Place { namespace: "pid:[1]".into(), ..place.clone() };
         let there = Identity { place: Some(elsewhere), pid: me.pid + 1, ..me.clone() };
         if me.pidfd_inode.is_some() {
-            assert!(there.is(&me) && there.is_alive().unwrap(), "the inode is the same in every namespace");
+            assert!(there.is(&me), "the inode is the same in every namespace");
         }
         let gone = Identity { pidfd_inode: Some(0), ..there };
         assert!(!gone.is(&me));
