@@ -67,6 +67,9 @@ agents/node_modules/.installed: agents/package-lock.json
 agents/openclaw/node_modules/.installed: agents/openclaw/package-lock.json
 	@scripts/need node=nodejs npm=npm
 	cd agents/openclaw && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@# Its first start finishes the installation, and two at once would be in each other's way.
+	cd agents/openclaw && own=$$(mktemp -d) && HOME=$$own TMPDIR=$$own \
+		node_modules/node-linux-*/bin/node node_modules/openclaw/openclaw.mjs --version && rm -r $$own
 	@touch $@
 
 # Programs of others that the tests let loose on lariat, at exact versions, below target/.
