@@ -193,7 +193,6 @@ test('a worktree is saved and removed, and the machine is examined', async () =>
   writeFileSync(made, 'by hand');
   await row.getByRole('button', { name: 'Save' }).click();
   await row.getByText('saved as').waitFor();
-  // A stop takes a worktree along, unless something is in no commit.
   lariat('stop', 'apart');
   assert.equal(existsSync(made), true);
   unlinkSync(made);
