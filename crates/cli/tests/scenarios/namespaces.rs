@@ -2,14 +2,13 @@
 //! gone because nobody here has its number.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use lariat_testkit::{Child, DEADLINE, Output, Sandbox, Signal, Stdin, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{Answer, LARIAT, ask, list, through};
-use crate::resuming::AGENT;
+use crate::resuming::install;
 
 /// A PID namespace of its own, with its own process table.
 const CONTAINER: &str = "exec unshare --fork --pid --mount --mount-proc --kill-child=KILL \"$@\"";
@@ -24,11 +23,7 @@ struct Stage {
 impl Stage {
     fn new(name: &str) -> Stage {
         let sandbox = Sandbox::new(name);
-        let path = sandbox.root().join("own/claude");
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(&path, format!("#!/bin/sh\n{AGENT}")).expect("a script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
-        sandbox.install("claude", &path);
+        install(&sandbox);
         let cwd = sandbox.project("inside");
         // The first process of the container launches, and stays until its input ends.
         let first = "\"$@\"; exec cat";

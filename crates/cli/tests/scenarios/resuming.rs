@@ -14,7 +14,7 @@ use crate::worktrees::hold;
 /// An agent that registers, writes a transcript with an open turn, and works until it finds the file
 /// `go` (then it ends well) or `fail` (then it ends badly) where it stands. Resumed without a transcript
 /// it says so and dies, as the real one does.
-pub const AGENT: &str = r#"
+const AGENT: &str = r#"
 case "$1" in --resume) again=1;; esac
 id=$2
 dir=$HOME/.claude/projects/x
@@ -39,6 +39,15 @@ echo "{\"type\":\"assistant\",\"cwd\":\"$PWD\",\"sessionId\":\"$id\",\"message\"
 rm "$entry"
 "#;
 
+/// Puts that agent there as `claude`.
+pub fn install(sandbox: &Sandbox) {
+    let path = sandbox.root().join("own/claude");
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(&path, format!("#!/bin/sh\n{AGENT}")).expect("a script");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    sandbox.install("claude", &path);
+}
+
 struct Stage {
     sandbox: Sandbox,
 }
@@ -46,11 +55,7 @@ struct Stage {
 impl Stage {
     fn new(name: &str) -> Stage {
         let sandbox = Sandbox::new(name);
-        let path = sandbox.root().join("own/claude");
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(&path, format!("#!/bin/sh\n{AGENT}")).expect("a script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
-        sandbox.install("claude", &path);
+        install(&sandbox);
         Stage { sandbox }
     }
 
