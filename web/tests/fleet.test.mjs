@@ -200,7 +200,9 @@ test('a worktree is saved and removed, and the machine is examined', async () =>
   await page.getByRole('link', { name: 'Worktrees', exact: true }).click();
   await row.locator('button:enabled', { hasText: 'Remove' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
-  await page.locator('.notice', { hasText: 'Removed' }).waitFor();
+  const said = page.locator('.notice', { hasNotText: 'Saved' });
+  await said.waitFor();
+  assert.match(await said.innerText(), /Removed/);
   assert.equal(existsSync(launched.worktree.path ?? launched.worktree), false);
   await page.getByRole('link', { name: 'Doctor' }).click();
   const checks = json('doctor').checks;

@@ -85,6 +85,7 @@ pub fn diff(places: &Places, session: &Session, patch: bool) -> Result<Diff, Wor
         }
         None => (Git::within(&cwd), None),
     };
+    let _inside = worktree::door::enter(places);
     let top = git.path(&["rev-parse", "--show-toplevel"]).map_err(|e| not_git(&cwd, e))?;
     let head = git.maybe(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
     let base = base.or_else(|| head.clone());

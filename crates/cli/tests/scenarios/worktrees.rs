@@ -318,6 +318,39 @@ fn s32_a_clean_worktree_that_is_written_to_meanwhile_stays() {
 }
 
 #[test]
+fn a_look_at_a_worktree_is_not_taken_for_somebody_in_it() {
+    let sandbox = with_agent("looking");
+    let one = launch(&sandbox, &["--worktree"]);
+    end(&sandbox, &one);
+    let looks = hold(&sandbox, &["worktree", "ls", "--json"], "worktree.looking");
+    let passed = sandbox.root().join("streams/asking");
+    let program = lariat(&sandbox, &["worktree", "clean", &one.handle, "--json"]);
+    let removes = sandbox.spawn(&program.env("LARIAT_POINTS", &passed));
+    wait_until("it is about to ask who is there", DEADLINE, || {
+        fs::read_to_string(&passed).is_ok_and(|p| p.lines().any(|l| l == "worktree.asking"))
+    });
+    let (_, listed) = looks.go_on();
+    assert_eq!(listed["worktrees"][0]["handle"], one.handle.as_str(), "{listed:#}");
+    let removed = removes.output(DEADLINE);
+    assert_eq!(removed.json()["outcome"], "removed", "{removed:?}");
+    assert!(!one.path.exists());
+}
+
+#[test]
+fn a_look_that_was_stopped_holds_up_nobody_for_good() {
+    let sandbox = with_agent("stopped");
+    let one = launch(&sandbox, &["--worktree"]);
+    end(&sandbox, &one);
+    let looks = hold(&sandbox, &["worktree", "ls", "--json"], "worktree.looking");
+    let (code, removed) = clean(&sandbox, &[&one.handle]);
+    assert_eq!((code, &removed["outcome"]), (3, &"preserved".into()), "{removed:#}");
+    assert!(removed["reason"].as_str().is_some_and(|r| r.contains("(lariat)")), "it is told: {removed:#}");
+    looks.go_on();
+    let (code, removed) = clean(&sandbox, &[&one.handle]);
+    assert_eq!((code, &removed["outcome"]), (0, &"removed".into()), "{removed:#}");
+}
+
+#[test]
 fn s32_what_is_written_where_it_was_is_left_alone() {
     for point in ["worktree.verified", "worktree.deleted"] {
         let sandbox = with_agent("s32d");

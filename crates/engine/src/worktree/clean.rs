@@ -29,7 +29,7 @@ use lariat_sys::standing;
 
 use super::capture::{Capture, Dirt, Nested, capture, flat};
 use super::saved::{Saved, holds, keep_left_behind, save, saved};
-use super::{Worktree, WorktreeError, forget, put};
+use super::{Worktree, WorktreeError, door, forget, put};
 use crate::claims;
 use crate::git::Git;
 use crate::list::{Question, list};
@@ -98,6 +98,8 @@ fn users(
     if super::is_held(places, &worktree.handle) {
         users.push("a launch is under way in it".into());
     }
+    point("worktree.asking");
+    let _alone = door::shut(places);
     match standing::within(path, place) {
         Ok(found) => users.extend(found.iter().map(|s| format!("process {} ({}) {}", s.pid, s.comm, s.how))),
         Err(e) => users.push(format!("it cannot be told who is in it: {e}")),
@@ -154,9 +156,15 @@ fn look_into(places: &Places, look: &mut Look, sessions: &[Box<Session>], quick:
     if !worktree.path.exists() {
         return Ok(());
     }
+    let place = {
+        let _inside = door::enter(places);
+        open(&worktree, &worktree.path)?.place()
+    };
+    look.users = users(places, &worktree, &worktree.path, place, sessions);
+    let _inside = door::enter(places);
     let top = open(&worktree, &worktree.path)?;
+    point("worktree.looking");
     let git = worktree.git()?;
-    look.users = users(places, &worktree, &worktree.path, top.place(), sessions);
     let all = capture(&git, &top, &index_of(&worktree)?, quick)?;
     let upstream = git.maybe(&["rev-parse", "--verify", "--quiet", "@{upstream}^{commit}"])?;
     let against = upstream.unwrap_or_else(|| worktree.base.clone());

@@ -9,13 +9,15 @@
 //! ([`saved`]) and given back from there ([`apply`]). A worktree goes only if
 //! nobody is in it and everything in it can be read back ([`clean`]).
 //!
-//! All that acts happens under one lock ([`guard`]). Nothing of the repository's
+//! All that acts happens under one lock ([`guard`]), and looks are not taken for
+//! work ([`door`]). Nothing of the repository's
 //! is run (see [`crate::git`]), and every path below a worktree goes through
 //! [`lariat_sys::beneath`].
 
 pub mod apply;
 pub mod capture;
 pub mod clean;
+pub(crate) mod door;
 mod lfs;
 pub mod make;
 pub mod saved;
