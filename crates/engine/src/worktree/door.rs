@@ -34,6 +34,7 @@ pub fn shut(places: &Places) -> Door {
     take(places, File::try_lock)
 }
 
+#[expect(clippy::disallowed_methods, reason = "our own folder, never a FIFO")]
 fn take(places: &Places, lock: fn(&File) -> Result<(), TryLockError>) -> Door {
     let Ok(folder) = File::open(super::folder(places)) else { return Door { _folder: None } };
     let since = Instant::now();
