@@ -7,13 +7,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lariat_core::{Fact, Line, Observation, Row, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
-use lariat_sys::file;
 use lariat_sys::scan::{Process, Table};
+use lariat_sys::{file, names};
 
 use crate::settings::Settings;
+
+/// How long the machine may take to say where its user lives.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where things are: read once from the environment, then passed along.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ impl Places {
     pub fn from_env() -> Places {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         // Without HOME, agents ask the system where their user lives; so must we.
-        let home = var("HOME").or_else(|| std::env::home_dir().filter(|h| !h.as_os_str().is_empty()));
+        let home = var("HOME").or_else(|| names::home(Instant::now() + PATIENCE).ok());
         let home = home.unwrap_or_else(|| PathBuf::from("/"));
         let base = |name: &str, under: &str| var(name).filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(under));
         let cache = base("XDG_CACHE_HOME", ".cache");
