@@ -11,7 +11,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use lariat_core::Warning;
 use lariat_sys::file;
-use memchr::memmem;
+use memchr::{memchr_iter, memmem};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,9 +21,12 @@ use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
 
-/// What a line that counts has in it. Made once: years of prompts are many lines.
+/// What a line that counts has in it.
 static LEAVES: LazyLock<[memmem::Finder<'static>; 2]> =
     LazyLock::new(|| [memmem::Finder::new("\"/exit"), memmem::Finder::new("\"/quit")]);
+
+/// How much is looked through at once; after a line that counts, what followed it is looked at again.
+const WINDOW: usize = 8 << 10;
 
 /// When a session was last left, by hash of its id.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
@@ -31,10 +34,7 @@ struct Exits(BTreeMap<u64, i64>);
 
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
-    const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        let leaves = || LEAVES.iter().any(|word| word.find(line).is_some());
-        !line.starts_with(b"{") || std::str::from_utf8(line).is_err() || leaves()
-    });
+    const PASS: Option<fn(&[u8]) -> usize> = Some(pass);
 
     fn line(&mut self, line: Value<'_>) {
         let typed = line.get("display").str().map(str::trim);
@@ -53,6 +53,22 @@ impl Fold for Exits {
     fn knows_tail(&self) -> bool {
         true
     }
+}
+
+/// Years of prompts are many lines, of which hardly any counts: they are passed up to the first one that
+/// has one of the words in it, or what is no text, or does not begin like a record.
+fn pass(buffer: &[u8]) -> usize {
+    let window = &buffer[..buffer.len().min(WINDOW)];
+    let is_text = std::str::from_utf8(window).map_or_else(|e| e.valid_up_to(), str::len);
+    let found = LEAVES.iter().filter_map(|word| word.find(&window[..is_text])).min();
+    let mut from = 0;
+    for newline in memchr_iter(b'\n', &window[..found.unwrap_or(is_text)]) {
+        if window[from] != b'{' {
+            break;
+        }
+        from = newline + 1;
+    }
+    from
 }
 
 /// Tells whether a session was left with `/exit`; reads history on the first
