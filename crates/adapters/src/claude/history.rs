@@ -1,4 +1,4 @@
-//! Who left with `/exit`.
+//! Who left with `/exit`, or with a word that means the same.
 //!
 //! No way of leaving Claude Code is written into the transcript. A turn that
 //! looks open at its end may have been left on purpose: then `history.jsonl`
@@ -21,9 +21,11 @@ use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
 
-/// What a line that counts has in it. Made once: years of prompts are many lines.
-static LEAVES: LazyLock<[memmem::Finder<'static>; 2]> =
-    LazyLock::new(|| [memmem::Finder::new("\"/exit"), memmem::Finder::new("\"/quit")]);
+/// What leaves when it is typed alone.
+const WORDS: [&str; 8] = ["/exit", "/quit", "exit", "quit", ":q", ":q!", ":wq", ":wq!"];
+
+/// Before what was typed. Made once: years of prompts are many lines.
+static TYPED: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new("\"display\":\""));
 
 /// When a session was last left, by hash of its id.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
@@ -32,13 +34,14 @@ struct Exits(BTreeMap<u64, i64>);
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
     const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        let leaves = || LEAVES.iter().any(|word| word.find(line).is_some());
-        !line.starts_with(b"{") || std::str::from_utf8(line).is_err() || leaves()
+        // Only what is short can be one of the words.
+        let short = |at: usize| line[at..].iter().skip(TYPED.needle().len()).take(12).any(|b| *b == b'"');
+        !line.starts_with(b"{") || std::str::from_utf8(line).is_err() || TYPED.find(line).is_none_or(short)
     });
 
     fn line(&mut self, line: Value<'_>) {
         let typed = line.get("display").str().map(str::trim);
-        if let (Some("/exit" | "/quit"), Some(session)) = (typed, line.get("sessionId").str()) {
+        if let (Some(true), Some(session)) = (typed.map(|t| WORDS.contains(&t)), line.get("sessionId").str()) {
             let at = line.get("timestamp").u64().unwrap_or(0) as i64;
             self.0.insert(xxh3_64(session.as_bytes()), at);
         }

@@ -128,7 +128,8 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             let renamed = || {
                 let process = look.table.ok()?.get(lock.pid).filter(|p| role(p).is_none())?;
                 let run = ap::Run { arguments: 1, script: false };
-                ap::runs_file(lock.pid, &PROGRAMS).then(|| (process, role_of(process, run)))
+                let ours = ap::file(lock.pid).is_some_and(|f| PROGRAMS.contains(&ap::base(&f)));
+                ours.then(|| (process, role_of(process, run)))
             };
             agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed)
         });

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 use lariat_sys::process;
-use lariat_sys::scan::Process;
 use serde::{Deserialize, Serialize};
 
 use super::bind::{Held, Hold, thread_of};
 use super::fold::{Rollout, Stand};
-use super::{NAME, warning};
+use super::{NAME, is_exec, warning};
 use crate::agent_process as ap;
 use crate::json::{Doc, Keep, Value};
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
@@ -317,7 +316,8 @@ fn sighting(
             name: name.clone(),
             title: name,
             tokens: f.tokens(),
-            cwd: f.cwd,
+            // While it works that counts; where it began is where it is found again.
+            cwd: f.works_in.filter(|_| hold.is_some()).or(f.cwd),
             branch: f.branch,
             model: f.model,
             prompt: f.prompt,
@@ -390,11 +390,6 @@ fn was_left(hold: &Hold, f: &Rollout) -> bool {
     f.stand == Stand::Open && hold.opened > 0 && f.turn_at.is_some_and(before)
 }
 
-/// Whether it was started with something to do.
-fn is_exec(process: &Process) -> bool {
-    process.arguments().skip(1).any(|a| matches!(a, "exec" | "e"))
-}
-
 /// Nobody holds the thread: gone, unless that could not be seen. A process that
 /// holds no thread at all can only matter to a turn that is open: every Codex
 /// that runs a turn has its rollout or its lock in its hands.
@@ -402,7 +397,7 @@ fn presence(look: &Look<'_>, held: &Held, fold: Option<&Rollout>, open: bool) ->
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
         Ok(_) => {
-            let candidate = could_be(&held.loose, fold.and_then(|f| f.cwd.as_deref())).filter(|_| open);
+            let candidate = could_be(&held.loose, fold.and_then(|f| f.works_in.as_deref().or(f.cwd.as_deref()))).filter(|_| open);
             match candidate {
                 Some(u) => Fact::Unseen(Untrusted::new(format!(
                     "codex process {}, tied to no session, stands in the same or an unknown directory",

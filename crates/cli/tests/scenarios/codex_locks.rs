@@ -155,6 +155,23 @@ fn a_server_called_by_another_name_holds_many_too() {
 }
 
 #[test]
+fn options_before_the_verb_change_nothing() {
+    let sandbox = Sandbox::new("options");
+    let codex = CodexStore::of(&sandbox);
+    let server = sandbox.lookalike("codex", &["-c", "model=exec", "--enable", "x", "app-server"]);
+    // A directory that is called like a verb.
+    let terminal = sandbox.lookalike("codex", &["--no-daemon", "-C", "app"]);
+    for (holder, n) in [(&server, 1), (&server, 2), (&terminal, 3)] {
+        codex.lock(holder, &id(n));
+        codex.thread(&id(n)).asked("fix it");
+    }
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(server.pid()));
+    seen.expect(&id(2), "working", Some(server.pid()));
+    seen.expect(&id(3), "working", Some(terminal.pid()));
+}
+
+#[test]
 fn an_open_rollout_tells_where_there_are_no_locks() {
     let sandbox = Sandbox::new("no-locks");
     let codex = CodexStore::of(&sandbox);
