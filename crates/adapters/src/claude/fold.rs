@@ -88,8 +88,10 @@ pub struct Transcript {
     beside: Option<bool>,
     /// The last thing said was the exit's accounting: the session was left.
     pub left: bool,
-    pub cost_usd: Option<f64>,
-    pub cost_tokens: Option<[u64; 4]>,
+    cost_usd: Option<f64>,
+    cost_tokens: Option<[u64; 4]>,
+    /// Since when the exit's accounting counts: it goes on with that of the run before, unless that was killed.
+    cost_since: Option<i64>,
     /// Usage by hash of the message id: `input, output, cache_read, cache_write`.
     /// It adds up only if all lines were seen, so nothing is kept after a gap.
     messages: BTreeMap<u64, [u64; 4]>,
@@ -106,9 +108,11 @@ impl Transcript {
         sum(messages.values())
     }
 
-    /// What the exit's accounting says, if nothing was said since.
-    pub fn cost_state_tokens(&self) -> Option<Tokens> {
-        self.cost_tokens.filter(|_| self.left).map(to_tokens)
+    /// What the exit's accounting says, if nothing was said since, and it counts from the start: tokens, and their
+    /// cost if it knows that.
+    pub fn accounted(&self) -> Option<(Tokens, Option<f64>)> {
+        let all = self.cost_since.is_none_or(|since| self.started.is_none_or(|started| since <= started));
+        self.cost_tokens.filter(|_| self.left && all).map(|used| (to_tokens(used), self.cost_usd))
     }
 
     fn user(&mut self, line: Value<'_>) {
@@ -213,7 +217,8 @@ impl Transcript {
         }
         let last_block = blocks.items().last().and_then(|b| b.get("type").str());
         let over = match message.get("stop_reason").str() {
-            Some("tool_use" | "pause_turn") => false,
+            // Where the limit cut it off it goes on by itself, or says that it failed.
+            Some("tool_use" | "pause_turn" | "max_tokens") => false,
             Some(_) => true,
             None => last_block == Some("text"), // 2.0 writes no stop_reason
         };
@@ -290,7 +295,9 @@ impl Transcript {
             }
         }
         self.cost_tokens = Some(used);
-        self.cost_usd = line.get("totalCostUSD").f64();
+        // With a model whose price it does not know, it only guesses.
+        self.cost_usd = line.get("totalCostUSD").f64().filter(|_| !line.get("hasUnknownModelCost").is_true());
+        self.cost_since = line.get("startTime").u64().map(|t| t as i64);
         self.left = true;
     }
 }
@@ -342,6 +349,8 @@ impl Fold for Transcript {
                 | b"aiTitle"
                 | b"summary"
                 | b"totalCostUSD"
+                | b"hasUnknownModelCost"
+                | b"startTime"
                 | b"modelUsage"
                 | b"inputTokens"
                 | b"outputTokens"
