@@ -49,7 +49,8 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
         .into_iter()
         .map(|entry| {
             // It may have been called by another name than its own.
-            let holder = entry.holder(look, &here, &|p| role(p).is_some() || ap::file(p.pid).is_some_and(|f| is_program(&f)));
+            let holder =
+                entry.holder(look, &here, &|p| role(p).is_some() || ap::file(p.pid).is_some_and(|f| is_program(&f)));
             (entry, holder)
         })
         .collect();

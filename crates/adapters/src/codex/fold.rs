@@ -140,9 +140,18 @@ impl Rollout {
                 if item.get("type").str() == Some("UserMessage") {
                     self.asked(item.get("content").items().find_map(|c| c.get("text").some_str()));
                 }
+                self.ran(item.get("id"));
             }
+            "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => self.ran(p.get("call_id")),
             "token_count" => self.count(p.get("info").get("total_token_usage")),
             _ => {}
+        }
+    }
+
+    /// Of several calls at once, no output is written before all have ended.
+    fn ran(&mut self, call: Value<'_>) {
+        if let Some(id) = call.some_str() {
+            self.calls.retain(|call| call.id != id);
         }
     }
 
@@ -230,7 +239,7 @@ impl Fold for Rollout {
         if parent == b"action"
             || parent == b"codex_error_info"
             || key == b"http_status_code"
-            || (parent, key) == (b"payload", b"id")
+            || (matches!(parent, b"payload" | b"item") && key == b"id")
             || parent == b"total_token_usage"
             || parent == b"thread_token_usage"
         {
