@@ -301,10 +301,12 @@ impl Seen {
         self.reading.as_ref().ok().map(|r| &r.fold)
     }
 
-    /// The first call without a result, the sub-agents' included.
+    /// The first call without a result, the sub-agents' included: one that only waits for a sub-agent is at what
+    /// that is at.
     fn pending(&self) -> Option<&Call> {
         let main = self.transcript().and_then(|t| t.calls.first());
-        main.or_else(|| self.agents.iter().find_map(|a| a.fold.calls.first()))
+        let below = || self.agents.iter().find_map(|a| a.fold.calls.first());
+        main.filter(|call| !matches!(call.name.as_str(), "Agent" | "Task")).or_else(below).or(main)
     }
 
     fn turn(&self) -> Fact {

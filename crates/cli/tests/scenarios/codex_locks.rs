@@ -183,6 +183,19 @@ fn an_open_rollout_tells_where_there_are_no_locks() {
 }
 
 #[test]
+fn an_open_rollout_tells_where_the_store_is_a_link() {
+    let sandbox = Sandbox::new("linked-store");
+    let real = sandbox.root().join("disk");
+    std::fs::create_dir(&real).expect("a folder");
+    std::os::unix::fs::symlink(&real, sandbox.home().join(".codex")).expect("a link");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["exec", "fix it"]);
+    let rollout = codex.thread_in(&id(1), &sandbox.project("other")).asked("fix it");
+    agent.tell(&format!("open {}", rollout.path.display()));
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}
+
+#[test]
 fn the_lock_of_the_locks_is_no_thread() {
     let sandbox = Sandbox::new("coordination");
     let codex = CodexStore::of(&sandbox);

@@ -69,6 +69,23 @@ fn a_sub_agent_whose_own_turn_is_over_is_at_work_no_more() {
 }
 
 #[test]
+fn what_a_sub_agent_asks_is_told_and_not_that_it_was_called() {
+    let sandbox = Sandbox::new("asked-below");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    claude.register(&agent, &id(1)).waits_for("permission prompt");
+    let talk = claude.session(&id(1)).asked("fix it").calls("Task", json!({"description": "look around"}));
+    let (below, _) = talk.sub_agent("a1", false);
+    let call = json!({"type": "tool_use", "id": "toolu_2", "name": "Bash", "input": {"command": "rm -rf build"}});
+    let line = json!({"type": "assistant", "message": {"id": "m", "role": "assistant",
+        "model": "claude-opus-5-5", "content": [call], "stop_reason": "tool_use"}});
+    let before = std::fs::read_to_string(&below).expect("its lines");
+    std::fs::write(&below, format!("{before}{line}\n")).expect("one more");
+    let seen = list(&sandbox);
+    assert_eq!(seen.session(&id(1))["reason"], "permission: Bash rm -rf build");
+}
+
+#[test]
 fn an_accounting_that_misses_a_run_tells_no_cost() {
     let sandbox = Sandbox::new("accounting");
     let claude = ClaudeStore::of(&sandbox);
