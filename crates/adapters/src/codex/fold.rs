@@ -235,6 +235,8 @@ fn need(info: Value<'_>) -> Option<Need> {
 }
 
 impl Fold for Rollout {
+    /// The first line has all of the agent's instructions in it.
+    const HEAD_READ: usize = 32 << 10;
     const KEEP: Keep = |parent, key| {
         if parent == b"action"
             || parent == b"codex_error_info"
