@@ -325,10 +325,7 @@ impl Db {
             stored.updated = stored.updated.max(number(row, 0).unwrap_or(0));
             let part = record::part(row.get_ref(1)?.as_bytes().unwrap_or_default(), 600);
             let Ok(part) = part else { continue };
-            if let Some(how) = record::refused(part.root()) {
-                stored.stand = Stand::Aborted(how);
-            }
-            stored.call = stored.call.take().or_else(|| record::pending(part.root()));
+            stored.take(part.root());
         }
         Ok(())
     }
