@@ -79,6 +79,10 @@ pub struct Reading<F> {
     ragged: bool,
     /// How many lines could not be parsed, and where the first one starts.
     pub broken: Option<(u32, u64)>,
+    /// Some line was not taken in: what adds up is not known.
+    lost: bool,
+    /// The last one was not: how the turn stands is not known.
+    spoilt: bool,
     /// Why the end of the file tells nothing, if so.
     pub unread: Option<String>,
 }
@@ -92,12 +96,19 @@ impl<F: Default> Reading<F> {
             anchor: 0,
             ragged: false,
             broken: None,
+            lost: false,
+            spoilt: false,
             unread: None,
         })
     }
 }
 
 impl<F> Reading<F> {
+    /// Whether every line was taken in, so that what they add up to is exact.
+    pub fn is_exact(&self) -> bool {
+        self.whole && !self.lost && self.unread.is_none()
+    }
+
     /// What could not be read of the file, if anything.
     pub fn complaint(&self) -> Option<String> {
         match (self.broken, &self.unread) {
@@ -205,6 +216,10 @@ impl<F: Fold> Reader<F> {
                 reading.unread = Some("holds no readable line".into());
             }
         }
+        // It may have been the end of the turn, or the start of another.
+        if reading.spoilt && reading.unread.is_none() {
+            reading.unread = Some("its last line is unreadable".into());
+        }
         Ok(reading)
     }
 
@@ -238,6 +253,7 @@ impl<F: Fold> Reader<F> {
                 Ok(newline) => {
                     reading.ragged = !newline;
                     let root = self.doc.root();
+                    reading.spoilt = !root.is_object();
                     if root.is_object() {
                         reading.fold.line(root);
                     }
@@ -249,9 +265,11 @@ impl<F: Fold> Reader<F> {
                     if !skip_line(&mut self.source)? {
                         break; // garbage without an end: still being written
                     }
+                    reading.spoilt = true;
                     false
                 }
             };
+            reading.lost |= reading.spoilt;
             if !fine {
                 let (count, first) = reading.broken.unwrap_or((0, start));
                 reading.broken = Some((count.saturating_add(1), first));

@@ -324,8 +324,8 @@ impl Seen {
     fn tokens(&self) -> Option<lariat_core::Tokens> {
         let reading = self.reading.as_ref().ok()?;
         let accounted = reading.fold.cost_state_tokens();
-        let whole = self.counts && reading.whole && self.agents.iter().all(|a| a.whole);
-        let counted = (whole && reading.unread.is_none()).then(|| {
+        let exact = self.counts && reading.is_exact() && self.agents.iter().all(|a| a.is_exact());
+        let counted = exact.then(|| {
             Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
         });
         // Messages miss what `/compact` used; the accounting misses a run that was killed.
