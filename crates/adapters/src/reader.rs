@@ -42,6 +42,9 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     fn line(&mut self, line: Value<'_>);
     /// Lines are left out here: what was known of the last turn no longer holds.
     fn gap(&mut self);
+    /// A line could not be read. If the next ones need not tell how the last turn stands, that is not known
+    /// until one does.
+    fn lost(&mut self) {}
     /// Whether the head has told what the session is about.
     fn knows_head(&self) -> bool;
     /// Whether the lines since the gap tell how the last turn stands.
@@ -216,9 +219,10 @@ impl<F: Fold> Reader<F> {
                 reading.unread = Some("holds no readable line".into());
             }
         }
-        // It may have been the end of the turn, or the start of another.
-        if reading.spoilt && reading.unread.is_none() {
-            reading.unread = Some("its last line is unreadable".into());
+        // What could not be read may have been the end of the turn, or the start of another.
+        let untold = reading.spoilt || reading.lost && !reading.fold.knows_tail();
+        if untold && reading.unread.is_none() {
+            reading.unread = Some("its end is unreadable".into());
         }
         Ok(reading)
     }
@@ -269,7 +273,10 @@ impl<F: Fold> Reader<F> {
                     false
                 }
             };
-            reading.lost |= reading.spoilt;
+            if reading.spoilt {
+                reading.lost = true;
+                reading.fold.lost();
+            }
             if !fine {
                 let (count, first) = reading.broken.unwrap_or((0, start));
                 reading.broken = Some((count.saturating_add(1), first));

@@ -148,7 +148,7 @@ fn after_an_unreadable_last_line_the_end_is_unknown_until_another_tells() {
     assert!(temp.read(None, true).is_exact());
     temp.add(b"{\"n\":\0\n");
     for whole in [true, false] {
-        assert_eq!(temp.read(None, whole).unread.as_deref(), Some("its last line is unreadable"));
+        assert_eq!(temp.read(None, whole).unread.as_deref(), Some("its end is unreadable"));
     }
     // Also to one who goes on from there.
     let spoilt = temp.read(None, true);

@@ -178,6 +178,10 @@ impl Fold for Transcript {
         self.calls.clear();
     }
 
+    fn lost(&mut self) {
+        self.gap();
+    }
+
     fn knows_head(&self) -> bool {
         self.prompt.is_some() && self.cwd.is_some()
     }
