@@ -61,6 +61,8 @@ pub struct Stored {
     pub since: i64,
     /// Tools that run, or wait to.
     pub calls: Vec<Pending>,
+    /// What of it could not be read.
+    pub problem: Option<String>,
     /// Where it is stored.
     pub transcript: PathBuf,
 }
