@@ -213,6 +213,24 @@ fn what_a_sub_agent_or_a_second_call_asks_is_asked_too() {
 }
 
 #[test]
+fn what_was_said_after_a_reply_that_was_cut_off_is_told() {
+    let sandbox = Sandbox::new("opencode-cut-off");
+    let store = OpenCodeStore::of(&sandbox);
+    // Killed while it wrote, then resumed: the old reply stays without an end.
+    let cut_off = json!({"role": "assistant", "time": {"created": now()}});
+    let half = [json!({"type": "text", "text": "", "time": {"start": now()}})];
+    store.session("ses_one").asked("one").message(&cut_off, &half).asked("two").answered("2");
+    let peeked = ask(&sandbox, &["peek", "ses_one", "-n", "9", "--json"]).json();
+    let said = peeked["messages"].as_array().expect("messages").iter().map(|m| m["text"].as_str());
+    assert_eq!(said.collect::<Vec<_>>(), [Some("one"), Some("two"), Some("2")]);
+    assert_eq!(peeked["reply"], "2");
+    // The newest one is still being written, even if more was asked meanwhile.
+    store.session("ses_two").asked("one").message(&cut_off, &half).asked("two");
+    let peeked = ask(&sandbox, &["peek", "ses_two", "-n", "9", "--json"]).json();
+    assert_eq!(peeked["messages"].as_array().expect("messages").len(), 1, "{peeked}");
+}
+
+#[test]
 fn a_sub_agent_is_part_of_its_session() {
     let sandbox = Sandbox::new("opencode-task");
     let store = OpenCodeStore::of(&sandbox);
