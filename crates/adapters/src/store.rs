@@ -126,15 +126,14 @@ impl<F: Fold + 'static> Unsaved<F> {
     }
 }
 
-/// Reads files through a cache, on all cores. `early` is shown each file that is read now, by the thread that
-/// has it at hand, and may make of it at once what somebody would make of it later: that is given back, by the
-/// number of the file.
-pub fn read<F: Fold, T: Send>(
+/// Reads files through a cache, on all cores. What is read now is shown at once, with the number of the file, by
+/// the thread that has it at hand: whoever makes something of it there need not ask for it later.
+pub fn read<F: Fold>(
     look: &Look<'_>,
     cache: Loading,
     files: &[&Found],
-    early: impl Fn(usize, Box<Reading<F>>) -> Option<T> + Sync,
-) -> (Unsaved<F>, Vec<Option<T>>) {
+    show: impl Fn(usize, Box<Reading<F>>) + Sync,
+) -> Unsaved<F> {
     let cache = cache.wait();
     let now = clock::now_ms().saturating_mul(1_000_000);
     let mut missing = Vec::new();
@@ -151,21 +150,19 @@ pub fn read<F: Fold, T: Send>(
     });
     let places = places.collect();
     let mut readings = Readings { cache, fresh: Vec::new(), places, fold: std::marker::PhantomData };
-    let mut told: Vec<Option<T>> = Vec::new();
-    told.resize_with(files.len(), || None);
-    let mut keys = None;
-    if !missing.is_empty() {
-        readings.read_missing(look, files, missing, early, &mut told);
-        keys = Some((files.iter().map(|f| f.key).collect(), look.scope == Scope::All));
+    if missing.is_empty() {
+        return Unsaved { readings: Arc::new(readings), keys: None, now };
     }
-    (Unsaved { readings: Arc::new(readings), keys, now }, told)
+    readings.read_missing(look, files, missing, show);
+    let keys = files.iter().map(|f| f.key).collect();
+    Unsaved { readings: Arc::new(readings), keys: Some((keys, look.scope == Scope::All)), now }
 }
 
 /// Reads files through the cache of that name, on all cores; the answers are in
 /// order.
 pub fn read_all<F: Fold + 'static>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
     let files: Vec<&Found> = files.iter().collect();
-    let (read, _) = read(look, Loading::later(look, cache), &files, |_, _| None::<()>);
+    let read = read(look, Loading::later(look, cache), &files, |_, _| {});
     read.while_saving(|readings| files.iter().enumerate().map(|(i, file)| readings.get(i, file)).collect()).0
 }
 
@@ -182,13 +179,12 @@ impl<F: Fold> Readings<F> {
         known.unwrap_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None))
     }
 
-    fn read_missing<T: Send>(
+    fn read_missing(
         &mut self,
         look: &Look<'_>,
         files: &[&Found],
         missing: Vec<(usize, Option<cache::Place>)>,
-        early: impl Fn(usize, Box<Reading<F>>) -> Option<T> + Sync,
-        told: &mut [Option<T>],
+        show: impl Fn(usize, Box<Reading<F>>) + Sync,
     ) {
         let cache = &self.cache;
         let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
@@ -207,16 +203,11 @@ impl<F: Fold> Readings<F> {
                 let read = read.and_then(|f| read_one(reader, f, wanted, place.and_then(earlier)));
                 let read = read.and_then(|reading| {
                     bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
-                    Ok(reading)
+                    let whole = reading.whole;
+                    show(*i, reading);
+                    Ok(Place::Fresh { batch: 0, from, to: bytes.len(), whole })
                 });
-                let to = bytes.len();
-                match read {
-                    Ok(reading) => {
-                        let place = Place::Fresh { batch: 0, from, to, whole: reading.whole };
-                        (*i, place, early(*i, reading))
-                    }
-                    Err(e) => (*i, Place::Failed(e), None),
-                }
+                (*i, read.unwrap_or_else(Place::Failed))
             });
             let places: Vec<_> = places.collect();
             bytes.shrink_to_fit(); // it stays until all is told
@@ -224,11 +215,11 @@ impl<F: Fold> Readings<F> {
         });
         for (number, (bytes, places)) in read.into_iter().enumerate() {
             self.fresh.push(bytes);
-            for (i, mut place, made) in places {
+            for (i, mut place) in places {
                 if let Place::Fresh { batch, .. } = &mut place {
                     *batch = number;
                 }
-                (self.places[i], told[i]) = (place, made);
+                self.places[i] = place;
             }
         }
     }

@@ -72,6 +72,20 @@ fn names(changes: &[Change]) -> Vec<&'static str> {
 }
 
 #[test]
+fn one_whose_process_is_there_and_tied_to_nothing_has_not_ended() {
+    let mut changes = Changes::default();
+    changes.take(&answer(vec![session("a", Status::Idle, "")], &[]), true);
+    let mut torn = answer(Vec::new(), &[]);
+    let why = "its entry cannot be read".into();
+    torn.listing.unbound = vec![lariat_core::Unbound { agent: "claude", pid: 7, cwd: None, started_at: None, why }];
+    assert!(!changes.misses_one(&torn));
+    assert!(names(&changes.take(&torn, true)).is_empty());
+    torn.listing.unbound[0].pid = 8;
+    assert!(changes.misses_one(&torn));
+    assert_eq!(names(&changes.take(&torn, true)), ["session.ended"]);
+}
+
+#[test]
 fn the_first_look_tells_nothing_and_every_change_is_told_once() {
     let mut changes = Changes::default();
     let mut take = |status, reason| names(&changes.take(&answer(vec![session("a", status, reason)], &[]), false));

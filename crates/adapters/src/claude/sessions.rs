@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, OnceLock};
 
 use lariat_core::{
-    Ask, AskKind, Fact, Observation, Outcome, State, Time, Tokens, Turn, Unbound, Untrusted, Warning, Witness,
+    Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Tokens, Turn, Unbound, Untrusted, Warning, Witness,
 };
 use lariat_sys::file::{Directory, Kind};
 
@@ -86,51 +87,50 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
         alone.push(Some(i).filter(|_| agents.is_empty()));
         alone.resize(files.len(), None);
     }
+    let told: Vec<OnceLock<Row>> = files.iter().map(|_| OnceLock::new()).collect();
+    let warnings = Mutex::new(Vec::new());
     let unbound = &report.unbound;
-    let unreadable = |file: &Found, read: &Read| {
+    let warn = |file: &Found, read: &Read| {
         let error = match read {
             Ok(reading) => reading.complaint(),
             Err(e) => Some(e.to_string()).filter(|_| file.key.inode != 0), // else warned of when it was found
         };
-        error.map(|e| registry::warning(look, &file.path, e))
+        if let (Some(error), Ok(mut warnings)) = (error, warnings.lock()) {
+            warnings.push(registry::warning(look, &file.path, error));
+        }
     };
     let judged = |stored: &Stored, seen: Seen| {
         let seen = Some((stored.main.path.clone(), seen));
         (look.judge)(NAME, sighting(look, bound, history, stored.session.clone(), seen, unbound))
     };
     // Most sessions are one file, and told of by the thread that has just read it.
-    let (readings, mut told) = store::read(look, cache, &files, |i, reading| {
-        let (stored, read) = (&stored[alone[i]?], Ok(reading));
-        let warnings = Vec::from_iter(unreadable(&stored.main, &read));
-        Some((judged(stored, Seen::of(stored, read, Vec::new())), warnings))
+    let readings = store::read(look, cache, &files, |number, reading| {
+        let Some(stored) = alone[number].map(|i| &stored[i]) else { return };
+        let read = Ok(reading);
+        warn(&stored.main, &read);
+        told[number].get_or_init(|| judged(stored, Seen::of(stored, read, Vec::new())));
     });
-    let later: Vec<(usize, &Stored)> = numbers.into_iter().zip(&stored).filter(|(n, _)| told[*n].is_none()).collect();
-    let (rest, saving) = readings.while_saving(|readings| {
+    let later = numbers.into_iter().zip(&stored).filter(|(number, _)| told[*number].get().is_none());
+    let later: Vec<(usize, &Stored)> = later.collect();
+    let (_, saving) = readings.while_saving(|readings| {
         in_parallel(later.chunks(64).collect(), |batch: &[(usize, &Stored)]| {
-            let rows = batch.iter().map(|(number, stored)| {
-                let mut warnings = Vec::new();
-                let mut read = |i: usize, file: &Found| {
+            for (number, stored) in batch {
+                let read = |i: usize, file: &Found| {
                     let read = readings.get(number + i, file);
-                    warnings.extend(unreadable(file, &read));
+                    warn(file, &read);
                     read
                 };
                 let main = read(0, &stored.main);
                 let agents = stored.agents.iter().zip(1..).filter_map(|(file, i)| Some((file, *read(i, file).ok()?)));
-                let agents = agents.collect();
-                (*number, (judged(stored, Seen::of(stored, main, agents)), warnings))
-            });
-            rows.collect::<Vec<_>>()
+                let seen = Seen::of(stored, main, agents.collect());
+                told[*number].get_or_init(|| judged(stored, seen));
+            }
         })
     });
     report.saving.push(saving);
-    for (number, row) in rest.into_iter().flatten() {
-        told[number] = Some(row);
-    }
+    report.warnings.extend(warnings.into_inner().unwrap_or_default());
     report.lines.reserve_exact(stored.len());
-    for (row, warnings) in told.into_iter().flatten() {
-        report.add(row);
-        report.warnings.extend(warnings);
-    }
+    told.into_iter().filter_map(OnceLock::into_inner).for_each(|row| report.add(row));
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();

@@ -16,7 +16,7 @@ use crate::agent_process as ap;
 use crate::json::{Doc, Keep, Value};
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
 use crate::reader::{Fold, Reading, Source};
-use crate::store::{self, Found, in_parallel, read_all};
+use crate::store::{self, Found, Readings, in_parallel, read_all};
 use crate::tool::Call;
 
 /// A call younger than this may not have started its command yet.
@@ -46,27 +46,30 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let files: Vec<&Found> = stored.iter().map(|s| &s.file).collect();
-    let (readings, _) = store::read::<Rollout, ()>(look, cache, &files, |_, _| None);
-    let (read, saving) = readings.while_saving(|readings| {
-        let numbers: Vec<usize> = (0..files.len()).collect();
-        in_parallel(numbers.chunks(64).collect(), |batch: &[usize]| {
-            let read = batch.iter().map(|i| readings.get(*i, files[*i]).map_err(|e| e.to_string()));
-            read.collect::<Vec<Read>>()
-        })
-    });
+    let readings = store::read(look, cache, &files, |_, _| {});
+    let ((), saving) = readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
     report.saving.push(saving);
-    let read = read.into_iter().flatten().collect();
-    tell_stored(look, held, stored, read, report);
 }
 
-fn tell_stored(look: &Look<'_>, mut held: Held, stored: Vec<Stored>, read: Vec<Read>, report: &mut Report) {
-    let parts = stored.iter().zip(&read).map(|(s, read)| Part::of(look, &held, &s.thread, &read.as_ref().ok()?.fold));
-    let parts: Vec<Option<Part>> = parts.collect();
+fn tell_stored(
+    look: &Look<'_>,
+    mut held: Held,
+    stored: Vec<Stored>,
+    readings: &Readings<Rollout>,
+    report: &mut Report,
+) {
+    let numbered: Vec<(usize, &Stored)> = stored.iter().enumerate().collect();
+    let parts = in_parallel(numbered.chunks(64).collect(), |batch: &[(usize, &Stored)]| {
+        let part = |(i, s): &(usize, &Stored)| Part::of(look, &held, &s.thread, &readings.get(*i, &s.file).ok()?.fold);
+        batch.iter().map(part).collect::<Vec<_>>()
+    });
+    let parts: Vec<Option<Part>> = parts.into_iter().flatten().collect();
     let names = names(look, report);
     let mut sub_agents = at_work(&stored, &parts, &held);
     move_on(&mut held, &stored, &parts);
     let mut told = HashSet::new();
-    for ((s, read), part) in stored.into_iter().zip(read).zip(parts) {
+    for (i, (s, part)) in stored.into_iter().zip(parts).enumerate() {
+        let read = readings.get(i, &s.file).map_err(|e| e.to_string());
         tell_unreadable(look, report, &s, &read);
         told.insert(s.thread.clone());
         if part.is_some() {
