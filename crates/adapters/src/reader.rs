@@ -47,6 +47,9 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     fn line(&mut self, line: Value<'_>);
     /// Lines are left out here: what was known of the last turn no longer holds.
     fn gap(&mut self);
+    /// A line could not be read. If the next ones need not tell how the last turn stands, that is not known
+    /// until one does.
+    fn lost(&mut self) {}
     /// Whether the head has told what the session is about.
     fn knows_head(&self) -> bool;
     /// Whether the lines since the gap tell how the last turn stands.
@@ -85,6 +88,10 @@ pub struct Reading<F> {
     ragged: bool,
     /// How many lines could not be parsed, and where the first one starts.
     pub broken: Option<(u32, u64)>,
+    /// Some line was not taken in: what adds up is not known.
+    lost: bool,
+    /// The last one was not: how the turn stands is not known.
+    spoilt: bool,
     /// Why the end of the file tells nothing, if so.
     pub unread: Option<String>,
 }
@@ -98,12 +105,19 @@ impl<F: Default> Reading<F> {
             anchor: 0,
             ragged: false,
             broken: None,
+            lost: false,
+            spoilt: false,
             unread: None,
         })
     }
 }
 
 impl<F> Reading<F> {
+    /// Whether every line was taken in, so that what they add up to is exact.
+    pub fn is_exact(&self) -> bool {
+        self.whole && !self.lost && self.unread.is_none()
+    }
+
     /// What could not be read of the file, if anything.
     pub fn complaint(&self) -> Option<String> {
         match (self.broken, &self.unread) {
@@ -211,6 +225,11 @@ impl<F: Fold> Reader<F> {
                 reading.unread = Some("holds no readable line".into());
             }
         }
+        // What could not be read may have been the end of the turn, or the start of another.
+        let untold = reading.spoilt || reading.lost && !reading.fold.knows_tail();
+        if untold && reading.unread.is_none() {
+            reading.unread = Some("its end is unreadable".into());
+        }
         Ok(reading)
     }
 
@@ -249,6 +268,7 @@ impl<F: Fold> Reader<F> {
                 Ok(newline) => {
                     reading.ragged = !newline;
                     let root = self.doc.root();
+                    reading.spoilt = !root.is_object();
                     if root.is_object() {
                         reading.fold.line(root);
                     }
@@ -260,9 +280,14 @@ impl<F: Fold> Reader<F> {
                     if !skip_line(&mut self.source)? {
                         break; // garbage without an end: still being written
                     }
+                    reading.spoilt = true;
                     false
                 }
             };
+            if reading.spoilt {
+                reading.lost = true;
+                reading.fold.lost();
+            }
             if !fine {
                 let (count, first) = reading.broken.unwrap_or((0, start));
                 reading.broken = Some((count.saturating_add(1), first));

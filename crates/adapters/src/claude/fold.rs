@@ -407,6 +407,11 @@ impl Fold for Transcript {
         self.gapped = true;
     }
 
+    fn lost(&mut self) {
+        self.stand = Stand::Unseen;
+        self.calls.clear();
+    }
+
     fn knows_head(&self) -> bool {
         self.prompt.is_some() && self.cwd.is_some()
     }

@@ -335,8 +335,8 @@ impl Seen {
     fn spent(&self) -> (Option<Tokens>, Option<f64>) {
         let Ok(reading) = &self.reading else { return (None, None) };
         let (accounted, cost) = reading.fold.accounted().unzip();
-        let whole = self.counts && reading.whole && self.agents.iter().all(|a| a.whole);
-        let counted = (whole && reading.unread.is_none()).then(|| {
+        let exact = self.counts && reading.is_exact() && self.agents.iter().all(|a| a.is_exact());
+        let counted = exact.then(|| {
             Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
         });
         // Messages miss what `/compact` used; the accounting misses a run that was killed, and its cost.
