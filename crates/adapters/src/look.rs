@@ -5,15 +5,19 @@
 //! store, and gives back what it saw of each session, the processes it could
 //! not tie to one, and what it could not read.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lariat_core::{Fact, Line, Observation, Row, Session, Time, Tokens, Unbound, Untrusted, Warning, Witness};
-use lariat_sys::file;
 use lariat_sys::scan::{Process, Table};
+use lariat_sys::{file, names};
 
 use crate::settings::Settings;
+
+/// How long the machine may take to say where its user lives.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where things are: read once from the environment, then passed along.
 #[derive(Clone, Debug)]
@@ -65,7 +69,7 @@ impl Places {
     pub fn from_env() -> Places {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         // Without HOME, agents ask the system where their user lives; so must we.
-        let home = var("HOME").or_else(|| std::env::home_dir().filter(|h| !h.as_os_str().is_empty()));
+        let home = var("HOME").or_else(|| names::home(Instant::now() + PATIENCE).ok());
         let home = home.unwrap_or_else(|| PathBuf::from("/"));
         let base = |name: &str, under: &str| var(name).filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(under));
         let cache = base("XDG_CACHE_HOME", ".cache");
@@ -95,12 +99,11 @@ impl Places {
 
     /// A path as a person would write it.
     pub fn shown(&self, path: &Path) -> Untrusted {
-        let (Some(path), Some(home)) = (path.to_str(), self.home.to_str()) else {
-            return Untrusted::new(path.to_string_lossy());
-        };
-        match path.strip_prefix(home).filter(|rest| rest.starts_with('/')) {
-            Some(rest) => Untrusted::new(["~", rest].concat()),
-            None => Untrusted::new(path),
+        let home = self.home.as_os_str().as_bytes();
+        let below = path.as_os_str().as_bytes().strip_prefix(home).filter(|rest| rest.starts_with(b"/"));
+        match below.map(String::from_utf8_lossy) {
+            Some(rest) => Untrusted::new(["~", &rest].concat()),
+            None => Untrusted::new(path.to_string_lossy()),
         }
     }
 }

@@ -38,6 +38,11 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     /// Whether a line may matter, by its bytes: what surely does not is not
     /// even parsed.
     const SIEVE: Option<fn(&[u8]) -> bool> = None;
+    /// The same for many short lines at once: how many bytes surely do not matter,
+    /// from the start of a line to the start of another.
+    const PASS: Option<fn(&[u8]) -> usize> = None;
+    /// What the first read takes: the head of most files.
+    const HEAD_READ: usize = 4 << 10;
     /// Takes one line in.
     fn line(&mut self, line: Value<'_>);
     /// Lines are left out here: what was known of the last turn no longer holds.
@@ -59,7 +64,8 @@ const HEAD: u64 = 4 << 20;
 const TAIL: u64 = 64 << 20;
 /// What a listing reads of a live session at most.
 const WHOLE: u64 = 1 << 30;
-const FIRST_HEAD_READ: usize = 4 << 10;
+/// What is read next is twice as long as before, between this and a chunk.
+const LEAST: usize = 4 << 10;
 const FIRST_TAIL: u64 = 8 << 10;
 const CHUNK: usize = 64 << 10;
 /// How much of its start and of what comes before an offset tells that a file was not rewritten.
@@ -187,7 +193,7 @@ impl<F: Fold> Reader<F> {
         loop {
             // Few tails are too short: then the head is simply read again.
             let mut reading = Reading::blank();
-            self.source.seek(0, FIRST_HEAD_READ);
+            self.source.seek(0, F::HEAD_READ);
             self.fold_lines(&mut reading, key.size.min(HEAD), F::knows_head)?;
             if key.size.saturating_sub(reading.offset) <= tail {
                 return self.go_on(reading, key);
@@ -234,6 +240,11 @@ impl<F: Fold> Reader<F> {
                 self.source.consume(3);
             }
             let buffer = self.source.fill_buf()?;
+            if let Some(passed) = F::PASS.map(|pass| pass(buffer)).filter(|n| *n > 0) {
+                self.source.consume(passed);
+                reading.offset = self.source.position();
+                continue;
+            }
             let read = match memchr(b'\n', buffer) {
                 _ if buffer.is_empty() => break,
                 // A blank line, or one that cannot matter.
@@ -363,7 +374,7 @@ impl Source {
         }
         self.next += n as u64;
         self.taken += n as u64;
-        self.chunk = (self.chunk * 2).clamp(FIRST_HEAD_READ, CHUNK);
+        self.chunk = (self.chunk * 2).clamp(LEAST, CHUNK);
         Ok(())
     }
 

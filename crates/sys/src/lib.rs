@@ -14,6 +14,7 @@ pub mod durable;
 pub mod file;
 pub mod locks;
 pub mod memory;
+pub mod names;
 pub mod peer;
 pub mod point;
 #[cfg(feature = "power-cut")]

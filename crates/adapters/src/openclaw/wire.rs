@@ -6,11 +6,11 @@
 //! for it. Nothing here decides what a session is.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::sync::mpsc;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lariat_core::Untrusted;
+use lariat_sys::names;
 use serde_json::json;
 use tungstenite::error::{CapacityError, ProtocolError};
 use tungstenite::protocol::WebSocketConfig;
@@ -300,9 +300,8 @@ pub const KEEP: Keep = |parent, key| {
 
 /// Connects to where a gateway listens.
 pub fn connect(gateway: &Gateway, until: Instant, patience: Duration) -> Result<TcpStream, Trouble> {
-    let addresses = resolve(gateway, until)?;
     let mut last = Trouble::new();
-    for address in addresses {
+    for address in names::addresses(&gateway.address, gateway.port, until).map_err(|e| e.to_string())? {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(late(patience));
@@ -320,26 +319,6 @@ pub fn connect(gateway: &Gateway, until: Instant, patience: Duration) -> Result<
         }
     }
     Err(last)
-}
-
-/// A name may take longer to look up than there is time, so somebody else waits
-/// for it.
-fn resolve(gateway: &Gateway, until: Instant) -> Result<Vec<SocketAddr>, Trouble> {
-    if let Ok(ip) = gateway.address.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, gateway.port)]);
-    }
-    let (tell, told) = mpsc::channel();
-    let place = (gateway.address.clone(), gateway.port);
-    std::thread::spawn(move || {
-        let _ = tell.send(place.to_socket_addrs().map(Vec::from_iter)); // nobody listens if it is late
-    });
-    let name = &gateway.address;
-    match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        Ok(Ok(found)) if !found.is_empty() => Ok(found),
-        Ok(Ok(_)) => Err(format!("the name {name} leads nowhere")),
-        Ok(Err(e)) => Err(format!("the name {name} cannot be looked up: {e}")),
-        Err(_) => Err(format!("the name {name} could not be looked up in time")),
-    }
 }
 
 /// A text of the gateway's, as part of a sentence of ours.

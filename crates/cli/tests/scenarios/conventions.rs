@@ -35,6 +35,19 @@ fn busy_place(name: &str) -> (Sandbox, Vec<lariat_testkit::Lookalike>) {
 }
 
 #[test]
+fn without_the_variable_home_is_where_the_machine_says() {
+    let sandbox = Sandbox::new("homeless");
+    drop(ClaudeStore::of(&sandbox).session(&id(1)).asked("hello").answered("hi"));
+    let users = sandbox.root().join("passwd");
+    let home = sandbox.home();
+    std::fs::write(&users, format!("root:x:0:0:root:{}:/bin/sh\n", home.display())).expect("a file");
+    let users = users.to_str().expect("UTF-8");
+    sandbox.run(["mount", "--bind", users, "/etc/passwd"]).expect_success();
+    let told = sandbox.run(["env", "-u", "HOME", LARIAT, "ls", "-a", "--json"]);
+    assert_eq!(told.json()["sessions"][0]["native_id"], id(1), "{told:?}");
+}
+
+#[test]
 fn every_verb_has_help() {
     let sandbox = Sandbox::new("help");
     let verbs = [

@@ -172,6 +172,29 @@ fn what_is_not_taken_is_tried_again_under_the_same_id() {
 }
 
 #[test]
+fn a_webhook_is_found_by_its_name_and_one_that_leads_nowhere_is_told() {
+    let sandbox = Sandbox::new("named");
+    // This sandbox alone knows the name, and asks no network for another.
+    for (file, text) in [("hosts", "127.0.0.1 hook.test\n"), ("nsswitch.conf", "hosts: files\n")] {
+        let place = sandbox.root().join(file);
+        fs::write(&place, text).expect("a file");
+        let place = place.to_str().expect("UTF-8");
+        sandbox.run(["mount", "--bind", place, &format!("/etc/{file}")]).expect_success();
+    }
+    let receiver = Receiver::start(&[]);
+    let url = receiver.url.replace("127.0.0.1", "hook.test");
+    let events = r#"events = ["session.waiting"]"#;
+    let nowhere = "[[webhook]]\nurl = \"http://nowhere.test/\"";
+    settings(&sandbox, &format!("[[webhook]]\nurl = \"{url}\"\n{events}\n{nowhere}\n{events}\n"));
+    start(&sandbox);
+    let _agent = waiting(&sandbox, 1);
+    receiver.wait_for("session.waiting", 1);
+    assert!(receiver.heard()[0].header("Host").starts_with("hook.test:"));
+    let logs = || ask(&sandbox, &["daemon", "logs"]).stdout;
+    wait_until("it is told", DEADLINE, || logs().contains("the name nowhere.test leads nowhere"));
+}
+
+#[test]
 fn what_is_owed_survives_a_crash_at_every_point() {
     for point in ["deliver.owed", "deliver.sent"] {
         let sandbox = Sandbox::new("crash");

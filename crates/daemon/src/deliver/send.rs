@@ -4,13 +4,13 @@
 //! certificates and proxies; a second TLS would be larger than all of the daemon.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::settings::{Hook, Token};
 use lariat_core::{Time, Untrusted};
-use lariat_sys::{clock, file};
+use lariat_sys::{clock, file, names};
 use serde_json::Value;
 
 use super::outbox::Owed;
@@ -66,12 +66,12 @@ pub fn webhook(owed: &Owed, hook: &Hook) -> Result<(), String> {
 
 fn plain(rest: &str, headers: &[(&str, String)], body: &str) -> io::Result<u16> {
     let (host, path) = rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, path.to_owned()));
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let address = if has_port { host.to_owned() } else { format!("{host}:80") };
+    let port = host.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+    let (name, port) = port.unwrap_or((host, 80));
     let until = Instant::now() + PATIENCE;
     let left = || Some(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
-    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in address.to_socket_addrs()? {
+    let mut error = io::Error::from(io::ErrorKind::NotFound);
+    for address in names::addresses(name, port, until)? {
         let mut stream = match TcpStream::connect_timeout(&address, left().unwrap_or(PATIENCE)) {
             Ok(stream) => stream,
             Err(e) => {
