@@ -33,6 +33,8 @@ pub struct Word {
     pub prompt: Option<String>,
     /// Whether a turn is open.
     pub busy: bool,
+    /// This version says when no more is to come, so what is not busy has settled.
+    pub settles: bool,
     /// When it took that session up.
     pub since: Option<i64>,
     /// When it said so.
@@ -73,6 +75,7 @@ impl Fold for Events {
             *word = Word { since: at, ..Word::default() };
         }
         self.settles |= event == "agent_settled";
+        word.settles = self.settles;
         word.id = id.to_owned();
         word.file = text("file").map(PathBuf::from);
         word.cwd = text("cwd");
