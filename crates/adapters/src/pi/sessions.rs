@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::{Ask, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -259,6 +259,11 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
                 Observation::new(Witness::Hook, Fact::State(state)).at(w.said_at())
             });
             observations.extend(state);
+            let login = word.as_ref().filter(|w| w.needs_login).map(|w| {
+                let ask = Ask { kind: AskKind::Login, text: "it has a key for no model".into() };
+                Observation::new(Witness::Hook, Fact::Asks(ask)).at(w.said_at())
+            });
+            observations.extend(login);
             let lacks =
                 fold.and_then(lacking).filter(|_| updated.is_some_and(|u| u >= ap::started(&hold.bond.process)));
             observations.extend(lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated)));

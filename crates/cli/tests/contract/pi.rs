@@ -134,6 +134,23 @@ fn launched_in_a_terminal_it_takes_what_is_sent() {
 }
 
 #[test]
+fn without_a_login_it_waits_for_one() {
+    let stage = Stage::new("launch-login");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let models = fs::read(pi.store().join("models.json")).expect("its models");
+    fs::remove_file(pi.store().join("models.json")).expect("its models");
+    let (handle, id, _) = launch(&stage, &["-p", "hello"]);
+    stage.until("waiting", "login: ").has("native_id", id.as_str());
+    act(&stage, &["kill", &handle, "--json"]);
+    stage.now().ended("stopped");
+    // With one, it is not asked for.
+    fs::write(pi.store().join("models.json"), models).expect("its models");
+    let (handle, id, _) = launch(&stage, &["-p", "hello"]);
+    stage.until_of(&id, "idle", "turn over");
+    act(&stage, &["kill", &handle, "--json"]);
+}
+
+#[test]
 fn while_it_tries_again_it_works() {
     let stage = Stage::new("launch-again");
     let pi = Pi::install(&stage.sandbox, &stage.model);
