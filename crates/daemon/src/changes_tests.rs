@@ -63,6 +63,7 @@ fn answer(sessions: Vec<Box<Session>>, failed: &[&'static str]) -> Answer {
         partial: !failed.is_empty(),
         unhinted: false,
         failed: failed.iter().map(|name| (*name, "did not answer".to_owned())).collect(),
+        saving: Vec::new(),
     }
 }
 

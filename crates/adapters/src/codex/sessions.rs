@@ -16,7 +16,7 @@ use crate::agent_process as ap;
 use crate::json::{Doc, Keep, Value};
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
 use crate::reader::{Fold, Reading, Source};
-use crate::store::{self, Found, Readings, in_parallel, read_all};
+use crate::store::{self, Found, in_parallel, read_all};
 use crate::tool::Call;
 
 /// A call younger than this may not have started its command yet.
@@ -46,27 +46,27 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let files: Vec<&Found> = stored.iter().map(|s| &s.file).collect();
-    let readings = store::read::<Rollout>(look, cache, &files);
-    readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
+    let (readings, _) = store::read::<Rollout, ()>(look, cache, &files, |_, _| None);
+    let (read, saving) = readings.while_saving(|readings| {
+        let numbers: Vec<usize> = (0..files.len()).collect();
+        in_parallel(numbers.chunks(64).collect(), |batch: &[usize]| {
+            let read = batch.iter().map(|i| readings.get(*i, files[*i]).map_err(|e| e.to_string()));
+            read.collect::<Vec<Read>>()
+        })
+    });
+    report.saving.push(saving);
+    let read = read.into_iter().flatten().collect();
+    tell_stored(look, held, stored, read, report);
 }
 
-fn tell_stored(
-    look: &Look<'_>,
-    mut held: Held,
-    stored: Vec<Stored>,
-    readings: &Readings<Rollout>,
-    report: &mut Report,
-) {
-    let files = stored.iter().map(|s| &s.file).enumerate();
-    let parts =
-        files.zip(&stored).map(|((i, file), s)| Part::of(look, &held, &s.thread, readings.get(i, file).ok()?.fold));
+fn tell_stored(look: &Look<'_>, mut held: Held, stored: Vec<Stored>, read: Vec<Read>, report: &mut Report) {
+    let parts = stored.iter().zip(&read).map(|(s, read)| Part::of(look, &held, &s.thread, &read.as_ref().ok()?.fold));
     let parts: Vec<Option<Part>> = parts.collect();
     let names = names(look, report);
     let mut sub_agents = at_work(&stored, &parts, &held);
     move_on(&mut held, &stored, &parts);
     let mut told = HashSet::new();
-    for (i, (s, part)) in stored.into_iter().zip(parts).enumerate() {
-        let read = readings.get(i, &s.file).map_err(|e| e.to_string());
+    for ((s, read), part) in stored.into_iter().zip(read).zip(parts) {
         tell_unreadable(look, report, &s, &read);
         told.insert(s.thread.clone());
         if part.is_some() {
@@ -218,14 +218,14 @@ struct Part {
 }
 
 impl Part {
-    fn of(look: &Look<'_>, held: &Held, thread: &str, fold: Rollout) -> Option<Part> {
-        fold.works_for.as_ref()?;
-        let hold = held.threads.get(thread).filter(|hold| !was_left(hold, &fold));
+    fn of(look: &Look<'_>, held: &Held, thread: &str, fold: &Rollout) -> Option<Part> {
+        let works_for = fold.works_for.clone()?;
+        let hold = held.threads.get(thread).filter(|hold| !was_left(hold, fold));
         Some(Part {
-            asks: hold.and_then(|hold| asks(look, hold, thread, &fold)),
+            asks: hold.and_then(|hold| asks(look, hold, thread, fold)),
             open: fold.stand == Stand::Open,
-            works_for: fold.works_for?,
-            what: fold.nickname.or(fold.prompt).unwrap_or_else(|| "sub-agent".into()),
+            works_for,
+            what: fold.nickname.clone().or(fold.prompt.clone()).unwrap_or_else(|| "sub-agent".into()),
         })
     }
 }
