@@ -4,12 +4,14 @@
 //! and whose shim is gone too; the agents' stores are not ours to touch. What
 //! cannot be read or told stays.
 
-use std::path::PathBuf;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
 use lariat_adapters::settings::Settings;
 use lariat_core::{Time, Want};
+use lariat_shim::record;
 use lariat_sys::process::Identity;
 use lariat_sys::{clock, file};
 
@@ -39,12 +41,21 @@ pub struct Old {
 pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
     let sessions = places.state.join("sessions");
     let entries = file::Directory::open(&sessions).and_then(|d| d.entries()).unwrap_or_default();
-    let wishes = Wishes::read(places);
+    let read = OnceCell::new();
     let limit = clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX);
+    // Most have ended lately: their exit alone tells that.
+    let lately = |folder: &Path| {
+        let exit = record::read::<record::Exit>(folder, record::EXIT).ok().flatten();
+        exit.is_some_and(|e| e.at.0 >= limit)
+    };
     let mut found: Vec<Old> = entries
         .into_iter()
         .filter_map(|entry| {
             let folder = sessions.join(&entry.name);
+            if lately(&folder) {
+                return None;
+            }
+            let wishes = read.get_or_init(|| Wishes::read(places));
             let wish = wishes.by_id.values().find(|w| folder_name(&w.id) == entry.name);
             let last = match Launched::read(&folder) {
                 Ok(Some(launched)) => {

@@ -211,7 +211,7 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     launched.settle(&settling);
     let settings = Settings::read(&question.places);
     let mut question = question;
-    if launched.any_cut_off() {
+    if launched.any_cut_off(&wishes) {
         question.scope = Scope::All; // what was cut off is shown, and is among the ended
     }
     let shared = Arc::new(Shared { wishes, launched, question, settings, table, now, settling, write });

@@ -36,6 +36,7 @@ use lariat_sys::process::{Identity, is_gone};
 use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
+use crate::after;
 use crate::launched::{self, Launched};
 use crate::list::{Question, list};
 use crate::records::{self, Locks, Run, Wish, Wishes};
@@ -303,36 +304,37 @@ fn journal(places: &Places, what: &str, id: &str, outcome: &Outcome) {
 /// shim was killed under a live agent, another one takes its place. For verbs that
 /// act.
 pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result<Outcome, StopError>)> {
-    finish_with(places, Some(sessions))
+    finish_with(places, sessions)
 }
 
 /// The same for a verb that does not look at all sessions itself: it looks only if
-/// something may be left.
+/// something may be left. What nobody was left to run after an end is run, too.
 pub fn finish_if_left(question: &Question) {
     let places = &question.places;
-    let sessions = may_be_left(places).then(|| {
+    let (wishes, launched) = (Wishes::read(places), launched::All::read(places));
+    after::owed_of(&launched);
+    if may_be_left(&wishes, &launched) {
         let live = Question { scope: Scope::Live, ..question.clone() };
-        list(live).listing.sessions
-    });
-    finish_with(places, sessions.as_deref());
+        finish_with(places, &list(live).listing.sessions);
+        return;
+    }
+    let wanted = |id: &String| wishes.by_id.get(id).is_none_or(|w| w.intent.want != Want::Stop);
+    launched.by_id.iter().filter(|(id, _)| wanted(id)).for_each(|(id, launched)| take_over(places, id, launched));
 }
 
 /// Whether a process, a run or a cgroup that was asked to end may still be there.
-fn may_be_left(places: &Places) -> bool {
-    let wishes = Wishes::read(places);
+fn may_be_left(wishes: &Wishes, launched: &launched::All) -> bool {
     let alive = |p: &Process| !matches!(Identity::from(p.clone()).is_alive(), Ok(false));
     let left = |w: &Wish| w.run.is_some() || w.process.as_ref().is_some_and(alive);
     let stop = |w: &&Wish| w.intent.want == Want::Stop;
     wishes.by_id.values().filter(stop).any(left)
-        || launched::All::read(places)
+        || launched
             .by_id
             .iter()
             .any(|(id, launched)| wishes.by_id.get(id).filter(stop).is_some() && launched.left_some())
 }
 
-/// Without sessions, what needs to know them is left as it is.
-fn finish_with(places: &Places, known: Option<&[Box<Session>]>) -> Vec<(String, Result<Outcome, StopError>)> {
-    let sessions = known.unwrap_or_default();
+fn finish_with(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result<Outcome, StopError>)> {
     let wishes = Wishes::read(places);
     let mut finished: Vec<(String, Result<Outcome, StopError>)> = Vec::new();
     for session in sessions.iter().filter(|s| !s.shared) {
@@ -357,11 +359,7 @@ fn finish_with(places: &Places, known: Option<&[Box<Session>]>) -> Vec<(String, 
         let wish = wishes.by_id.get(&id).filter(|w| w.intent.want == Want::Stop);
         if wish.is_none() {
             take_over(places, &id, &launched);
-        } else if known.is_some()
-            && wish.is_some_and(|w| w.intent.found_live)
-            && launched.left_some()
-            && is_over(&launched)
-        {
+        } else if wish.is_some_and(|w| w.intent.found_live) && launched.left_some() && is_over(&launched) {
             let handle = launched.record.launch.handle.clone();
             let _act = Locks::of(places, Some(&handle), &id).and_then(|l| l.act());
             // Somebody may have started it again meanwhile.
