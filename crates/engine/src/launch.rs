@@ -110,7 +110,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             return Err(e);
         }
     };
-    let wrong = after::launched(places, &folder, &started);
+    let wrong = order.after.on_launch.as_ref().and_then(|_| after::launched(places, &folder, &started));
     if let Some(prompt) = typed {
         type_in(question, &started, &folder, &prompt)
             .map_err(|why| LaunchError::Unasked(started.handle.clone(), why))?;
