@@ -5,17 +5,17 @@
 //! cannot be read or told stays.
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
 use lariat_adapters::settings::Settings;
 use lariat_core::{Time, Want};
-use lariat_shim::record;
 use lariat_sys::process::Identity;
 use lariat_sys::{clock, file};
 
-use crate::launched::Launched;
+use crate::launched::{All, Launched};
 use crate::records::{Wish, Wishes, folder_name};
 
 /// How long what has ended is kept, unless a person says otherwise.
@@ -37,22 +37,20 @@ pub struct Old {
     pub last: Time,
 }
 
-/// What may be forgotten now.
-pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
+/// What may be forgotten now. What was read of them already tells of most that it may not.
+pub fn old(places: &Places, retain: Duration, known: Option<&All>) -> Vec<Old> {
     let sessions = places.state.join("sessions");
     let entries = file::Directory::open(&sessions).and_then(|d| d.entries()).unwrap_or_default();
     let read = OnceCell::new();
     let limit = clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX);
-    // Most have ended lately: their exit alone tells that.
-    let lately = |folder: &Path| {
-        let exit = record::read::<record::Exit>(folder, record::EXIT).ok().flatten();
-        exit.is_some_and(|e| e.at.0 >= limit)
-    };
+    let known = known.into_iter().flat_map(|all| all.by_id.values().chain(&all.without_id));
+    let lately = known.filter(|l| l.exit.as_ref().is_some_and(|e| e.at.0 >= limit)).map(|l| l.folder.as_path());
+    let lately: HashSet<&Path> = lately.collect();
     let mut found: Vec<Old> = entries
         .into_iter()
         .filter_map(|entry| {
             let folder = sessions.join(&entry.name);
-            if lately(&folder) {
+            if lately.contains(folder.as_path()) {
                 return None;
             }
             let wishes = read.get_or_init(|| Wishes::read(places));

@@ -36,9 +36,8 @@ use lariat_sys::process::{Identity, is_gone};
 use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
-use crate::after;
 use crate::launched::{self, Launched};
-use crate::list::{Question, list};
+use crate::list::{Known, Question, list};
 use crate::records::{self, Locks, Run, Wish, Wishes};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
@@ -307,31 +306,26 @@ pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result
     finish_with(places, sessions)
 }
 
-/// The same for a verb that does not look at all sessions itself: it looks only if
-/// something may be left. What nobody was left to run after an end is run, too.
-pub fn finish_if_left(question: &Question) {
-    let places = &question.places;
-    let (wishes, launched) = (Wishes::read(places), launched::All::read(places));
-    after::owed_of(&launched);
-    if may_be_left(&wishes, &launched) {
-        let live = Question { scope: Scope::Live, ..question.clone() };
-        finish_with(places, &list(live).listing.sessions);
-        return;
-    }
-    let wanted = |id: &String| wishes.by_id.get(id).is_none_or(|w| w.intent.want != Want::Stop);
-    launched.by_id.iter().filter(|(id, _)| wanted(id)).for_each(|(id, launched)| take_over(places, id, launched));
+/// The same for a verb that does not look at all sessions itself, if something may be left.
+pub(crate) fn finish_left(question: &Question) {
+    let live = Question { scope: Scope::Live, ..question.clone() };
+    finish_with(&question.places, &list(live).listing.sessions);
 }
 
 /// Whether a process, a run or a cgroup that was asked to end may still be there.
-fn may_be_left(wishes: &Wishes, launched: &launched::All) -> bool {
+pub(crate) fn may_be_left(known: &Known) -> bool {
     let alive = |p: &Process| !matches!(Identity::from(p.clone()).is_alive(), Ok(false));
     let left = |w: &Wish| w.run.is_some() || w.process.as_ref().is_some_and(alive);
     let stop = |w: &&Wish| w.intent.want == Want::Stop;
-    wishes.by_id.values().filter(stop).any(left)
-        || launched
-            .by_id
-            .iter()
-            .any(|(id, launched)| wishes.by_id.get(id).filter(stop).is_some() && launched.left_some())
+    let stopped = |id: &String| known.wishes.by_id.get(id).filter(stop).is_some();
+    known.wishes.by_id.values().filter(stop).any(left)
+        || known.launched.by_id.iter().any(|(id, launched)| stopped(id) && launched.left_some())
+}
+
+/// Where nothing is left: puts a shim in every place of one that was killed.
+pub(crate) fn take_over_all(places: &Places, known: &Known) {
+    let wanted = |id: &String| known.wishes.by_id.get(id).is_none_or(|w| w.intent.want != Want::Stop);
+    known.launched.by_id.iter().filter(|(id, _)| wanted(id)).for_each(|(id, l)| take_over(places, id, l));
 }
 
 fn finish_with(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result<Outcome, StopError>)> {
