@@ -252,6 +252,8 @@ pub(crate) struct Start<'a> {
     pub generation: u64,
     /// The verb that wished it.
     pub verb: &'static str,
+    /// What the journal calls that.
+    pub what: &'static str,
     /// It goes on with a session that is on record already.
     pub again: bool,
 }
@@ -268,13 +270,12 @@ impl Start<'_> {
             durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;
         }
         put_beside(folder, &self.plan).map_err(files(folder))?;
+        let launch = serde_json::to_string(&self.record).map_err(|e| files(folder)(e.into()))?;
         match &self.record.native_id {
-            Some(id) => {
-                let launch = serde_json::to_string(&self.record).map_err(|e| files(folder)(e.into()))?;
-                records::put_with(folder, &launch, &self.wish(id, None)).map_err(files(folder))?;
-            }
-            None => put(folder, &self.record).map_err(files(folder))?,
+            Some(id) => records::put_with(folder, &launch, &self.wish(id, None)),
+            None => durable::put_first(folder, &[(record::LAUNCH, launch.as_bytes())]),
         }
+        .map_err(files(folder))?;
         // After the wish: what ended by itself is not cut off until it is wished back.
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
@@ -288,6 +289,10 @@ impl Start<'_> {
         let mut recording = Some((running, locks));
         let chosen = self.record.native_id.is_some();
         let known = self.know(&agent, began, &mut recording);
+        // While its shim writes down that it runs.
+        if let (Ok(native_id), true) = (&known, chosen) {
+            self.tell(native_id, &agent);
+        }
         // However that went: nobody goes on before the agent is on record, or taken back.
         until_recorded(&mut recording)?;
         let native_id = known?;
@@ -296,10 +301,17 @@ impl Start<'_> {
             put(folder, &self.record).map_err(files(folder))?;
             // A stop that came first stands: of equal wishes the stop wins.
             records::put_in(folder, &self.wish(&native_id, Some(&agent))).map_err(files(folder))?;
+            self.tell(&native_id, &agent);
         }
         point("launch.known");
         let launch = self.record.launch;
         Ok(Started { handle: launch.handle, agent: self.adapter.name(), native_id, pid: agent.pid, cwd: launch.cwd })
+    }
+
+    /// Adds to the journal that it runs.
+    fn tell(&self, native_id: &str, agent: &Process) {
+        let how = format!("process {} in {}", agent.pid, self.record.launch.cwd.display());
+        records::tell(&self.question.places, self.what, &format!("{}:{native_id}", self.adapter.name()), how);
     }
 
     /// Waits until the agent's own id is known.
@@ -488,13 +500,11 @@ pub(crate) fn take_back(folder: &Path, handle: &str) -> bool {
     tree.end_in(&house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
 }
 
-/// Adds to the journal how a start went.
-pub(crate) fn journal(places: &Places, what: &str, id: String, started: &Result<Started, LaunchError>) {
-    let how = match started {
-        Ok(s) => format!("process {} in {}", s.pid, s.cwd.display()),
-        Err(LaunchError::Died(_, how, _)) => format!("died before it had a session ({how})"),
-        Err(e) => e.to_string(),
+/// Adds to the journal why nothing runs.
+pub(crate) fn journal(places: &Places, what: &str, id: &str, error: &LaunchError) {
+    let how = match error {
+        LaunchError::Died(_, how, _) => format!("died before it had a session ({how})"),
+        e => e.to_string(),
     };
-    let id = started.as_ref().map_or(id, Started::id);
-    records::tell(places, what, &id, how);
+    records::tell(places, what, id, how);
 }
