@@ -17,13 +17,16 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::answer;
-use crate::corpus::Manifest;
+use crate::corpus::{self, Manifest};
 use crate::measure::{self, Job, Side};
 use crate::report::{Report, Row};
 use crate::rig::{Rig, empty};
 
 const MEMORY_MB: f64 = 12.0;
 const DEATH_MS: f64 = 3.0;
+/// How many times as fast as reading all of it, which takes long: few rounds.
+const WHOLE: f64 = 2_000.0;
+const WHOLE_ROUNDS: usize = 3;
 
 /// Checks, then measures. `false` if an answer was wrong.
 pub fn run(rig: &Rig, home: &Path, manifest: &Manifest, quick: bool, report: &mut Report) -> io::Result<bool> {
@@ -191,6 +194,8 @@ fn warm(rig: &Rig, corpus: &Path, manifest: &Manifest, quick: bool, report: &mut
     report.rows.push(Row::times("ls -a, from the daemon", &warm, "the same bytes, socket", &floor, Some(6.0)));
     report.rows.push(Row::times("ls -a, from the daemon", &warm, "ls -a, no daemon", &alone, None));
 
+    whole(rig, corpus, manifest, &all, report)?;
+
     let lists = if quick { 200 } else { 1_000 };
     let mut early = 0.0;
     for n in 1..=lists {
@@ -220,6 +225,28 @@ fn warm(rig: &Rig, corpus: &Path, manifest: &Manifest, quick: bool, report: &mut
     report.rows.push(Row::ceiling(&format!("daemon at rest, {seconds} s"), "ticks", used as f64, 0.0));
     drop((daemon, agents));
     Ok(true)
+}
+
+/// The rest of hold 1: beside a program that reads all of it each time, in the runtime that such programs
+/// are written for.
+fn whole(rig: &Rig, corpus: &Path, manifest: &Manifest, all: &Job, report: &mut Report) -> io::Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Some(node) = std::env::split_paths(&path).map(|folder| folder.join("node")).find(|p| p.is_file()) else {
+        report.note("node is not there: reading all of it each time is not measured");
+        return Ok(());
+    };
+    let reads = Job::new(&node).arg(&rig.limits.whole).args(corpus::roots(corpus));
+    let told = command(&reads).output()?.stdout;
+    let expected = format!("{{\"files\":{},", manifest.sessions.len());
+    if !told.starts_with(expected.as_bytes()) {
+        return Err(io::Error::other("reading all of it found another number of sessions"));
+    }
+    let sides = [Side::new(all.clone()), Side::new(reads)];
+    let [warm, whole] = measure::rounds(&rig.meter, rig.rounds.min(WHOLE_ROUNDS), &sides)?;
+    let times = whole.median() / warm.median();
+    report.note(format!("the daemon's list: {times:.0} times as fast as reading all of it in Node (hold {WHOLE})"));
+    report.rows.push(Row::times("ls -a, from the daemon", &warm, "all of it read in Node", &whole, Some(1.0 / WHOLE)));
+    Ok(())
 }
 
 /// A HOME with the corpus's stores in it, so that the corpus itself stays as it is.

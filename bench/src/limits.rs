@@ -23,6 +23,8 @@ pub struct Limits {
     pub terminal: PathBuf,
     pub sockget: PathBuf,
     pub agent: PathBuf,
+    /// A script for Node.
+    pub whole: PathBuf,
 }
 
 impl Limits {
@@ -38,8 +40,15 @@ impl Limits {
             terminal: compile(dir, "terminal", include_str!("../limits/terminal.c"))?,
             sockget: compile(dir, "sockget", include_str!("../limits/sockget.c"))?,
             agent: compile(dir, "claude", include_str!("../limits/agent.c"))?,
+            whole: script(dir, "whole.mjs", include_str!("../limits/whole.mjs"))?,
         })
     }
+}
+
+fn script(dir: &Path, name: &str, source: &str) -> io::Result<PathBuf> {
+    let to = dir.join(name);
+    fs::write(&to, source)?;
+    Ok(to)
 }
 
 fn compile(dir: &Path, name: &str, source: &str) -> io::Result<PathBuf> {

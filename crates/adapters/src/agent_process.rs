@@ -43,16 +43,16 @@ pub fn runs(process: &Process, names: &[&str]) -> Option<Run> {
     ours.then_some(Run { arguments: 1, script: false })
 }
 
-/// Whether the file that a process runs has one of these names, whatever name it
-/// was called by. It costs a look at the process, so it is for one that a record
-/// names, never for all.
-pub fn runs_file(pid: u32, names: &[&str]) -> bool {
-    let Ok(file) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
+/// The file that a process runs, whatever name it was called by. It costs a look at
+/// the process, so it is for one that a record names, never for all.
+pub fn file(pid: u32) -> Option<String> {
+    let file = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let file = file.to_string_lossy();
-    names.contains(&base(file.strip_suffix(" (deleted)").unwrap_or(&file)))
+    Some(file.strip_suffix(" (deleted)").unwrap_or(&file).to_owned())
 }
 
-fn base(path: &str) -> &str {
+/// The last part of a path.
+pub fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

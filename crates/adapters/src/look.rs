@@ -5,6 +5,7 @@
 //! store, and gives back what it saw of each session, the processes it could
 //! not tie to one, and what it could not read.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -98,12 +99,11 @@ impl Places {
 
     /// A path as a person would write it.
     pub fn shown(&self, path: &Path) -> Untrusted {
-        let (Some(path), Some(home)) = (path.to_str(), self.home.to_str()) else {
-            return Untrusted::new(path.to_string_lossy());
-        };
-        match path.strip_prefix(home).filter(|rest| rest.starts_with('/')) {
-            Some(rest) => Untrusted::new(["~", rest].concat()),
-            None => Untrusted::new(path),
+        let home = self.home.as_os_str().as_bytes();
+        let below = path.as_os_str().as_bytes().strip_prefix(home).filter(|rest| rest.starts_with(b"/"));
+        match below.map(String::from_utf8_lossy) {
+            Some(rest) => Untrusted::new(["~", &rest].concat()),
+            None => Untrusted::new(path.to_string_lossy()),
         }
     }
 }

@@ -38,10 +38,18 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     /// Whether a line may matter, by its bytes: what surely does not is not
     /// even parsed.
     const SIEVE: Option<fn(&[u8]) -> bool> = None;
+    /// The same for many short lines at once: how many bytes surely do not matter,
+    /// from the start of a line to the start of another.
+    const PASS: Option<fn(&[u8]) -> usize> = None;
+    /// What the first read takes: the head of most files.
+    const HEAD_READ: usize = 4 << 10;
     /// Takes one line in.
     fn line(&mut self, line: Value<'_>);
     /// Lines are left out here: what was known of the last turn no longer holds.
     fn gap(&mut self);
+    /// A line could not be read. If the next ones need not tell how the last turn stands, that is not known
+    /// until one does.
+    fn lost(&mut self) {}
     /// Whether the head has told what the session is about.
     fn knows_head(&self) -> bool;
     /// Whether the lines since the gap tell how the last turn stands.
@@ -56,7 +64,8 @@ const HEAD: u64 = 4 << 20;
 const TAIL: u64 = 64 << 20;
 /// What a listing reads of a live session at most.
 const WHOLE: u64 = 1 << 30;
-const FIRST_HEAD_READ: usize = 4 << 10;
+/// What is read next is twice as long as before, between this and a chunk.
+const LEAST: usize = 4 << 10;
 const FIRST_TAIL: u64 = 8 << 10;
 const CHUNK: usize = 64 << 10;
 /// How much of its start and of what comes before an offset tells that a file was not rewritten.
@@ -79,6 +88,10 @@ pub struct Reading<F> {
     ragged: bool,
     /// How many lines could not be parsed, and where the first one starts.
     pub broken: Option<(u32, u64)>,
+    /// Some line was not taken in: what adds up is not known.
+    lost: bool,
+    /// The last one was not: how the turn stands is not known.
+    spoilt: bool,
     /// Why the end of the file tells nothing, if so.
     pub unread: Option<String>,
 }
@@ -92,12 +105,19 @@ impl<F: Default> Reading<F> {
             anchor: 0,
             ragged: false,
             broken: None,
+            lost: false,
+            spoilt: false,
             unread: None,
         })
     }
 }
 
 impl<F> Reading<F> {
+    /// Whether every line was taken in, so that what they add up to is exact.
+    pub fn is_exact(&self) -> bool {
+        self.whole && !self.lost && self.unread.is_none()
+    }
+
     /// What could not be read of the file, if anything.
     pub fn complaint(&self) -> Option<String> {
         match (self.broken, &self.unread) {
@@ -173,7 +193,7 @@ impl<F: Fold> Reader<F> {
         loop {
             // Few tails are too short: then the head is simply read again.
             let mut reading = Reading::blank();
-            self.source.seek(0, FIRST_HEAD_READ);
+            self.source.seek(0, F::HEAD_READ);
             self.fold_lines(&mut reading, key.size.min(HEAD), F::knows_head)?;
             if key.size.saturating_sub(reading.offset) <= tail {
                 return self.go_on(reading, key);
@@ -205,6 +225,11 @@ impl<F: Fold> Reader<F> {
                 reading.unread = Some("holds no readable line".into());
             }
         }
+        // What could not be read may have been the end of the turn, or the start of another.
+        let untold = reading.spoilt || reading.lost && !reading.fold.knows_tail();
+        if untold && reading.unread.is_none() {
+            reading.unread = Some("its end is unreadable".into());
+        }
         Ok(reading)
     }
 
@@ -215,6 +240,11 @@ impl<F: Fold> Reader<F> {
                 self.source.consume(3);
             }
             let buffer = self.source.fill_buf()?;
+            if let Some(passed) = F::PASS.map(|pass| pass(buffer)).filter(|n| *n > 0) {
+                self.source.consume(passed);
+                reading.offset = self.source.position();
+                continue;
+            }
             let read = match memchr(b'\n', buffer) {
                 _ if buffer.is_empty() => break,
                 // A blank line, or one that cannot matter.
@@ -238,6 +268,7 @@ impl<F: Fold> Reader<F> {
                 Ok(newline) => {
                     reading.ragged = !newline;
                     let root = self.doc.root();
+                    reading.spoilt = !root.is_object();
                     if root.is_object() {
                         reading.fold.line(root);
                     }
@@ -249,9 +280,14 @@ impl<F: Fold> Reader<F> {
                     if !skip_line(&mut self.source)? {
                         break; // garbage without an end: still being written
                     }
+                    reading.spoilt = true;
                     false
                 }
             };
+            if reading.spoilt {
+                reading.lost = true;
+                reading.fold.lost();
+            }
             if !fine {
                 let (count, first) = reading.broken.unwrap_or((0, start));
                 reading.broken = Some((count.saturating_add(1), first));
@@ -338,7 +374,7 @@ impl Source {
         }
         self.next += n as u64;
         self.taken += n as u64;
-        self.chunk = (self.chunk * 2).clamp(FIRST_HEAD_READ, CHUNK);
+        self.chunk = (self.chunk * 2).clamp(LEAST, CHUNK);
         Ok(())
     }
 

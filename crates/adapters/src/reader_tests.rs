@@ -136,9 +136,32 @@ fn broken_lines_are_counted_and_harm_nothing() {
     let reading = temp.read(None, true);
     assert_eq!((reading.fold.first, reading.fold.last), (Some(1), Some(3)));
     assert_eq!(reading.broken.map(|(_, first)| first), Some(8));
-    assert!(reading.unread.is_none());
+    assert!(reading.unread.is_none() && !reading.is_exact());
     temp.set(b"\x7fELF\n\0\0\0\n");
     assert!(temp.read(None, true).unread.is_some());
+}
+
+#[test]
+fn after_an_unreadable_last_line_the_end_is_unknown_until_another_tells() {
+    let temp = Temp::new("spoilt");
+    temp.set(b"{\"n\":1}\n");
+    assert!(temp.read(None, true).is_exact());
+    temp.add(b"{\"n\":\0\n");
+    for whole in [true, false] {
+        assert_eq!(temp.read(None, whole).unread.as_deref(), Some("its end is unreadable"));
+    }
+    // Also to one who goes on from there.
+    let spoilt = temp.read(None, true);
+    assert!(temp.read(Some(spoilt.clone()), true).unread.is_some());
+    temp.add(b"{\"n\":");
+    assert!(temp.read(Some(spoilt.clone()), true).unread.is_some());
+    temp.add(b"2}\n");
+    let mended = temp.read(Some(spoilt), true);
+    assert_eq!((mended.fold.last, mended.unread.as_deref(), mended.is_exact()), (Some(2), None, false));
+    // What is not UTF-8 is read all the same.
+    temp.set(b"{\"n\":1}\n{\"n\":\"\xff\"}\n");
+    let odd = temp.read(None, true);
+    assert!(odd.broken.is_some() && odd.is_exact());
 }
 
 proptest! {

@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lariat_sys::clock;
 use lariat_sys::file::{self, Directory, Key};
+use memchr::memrchr;
 
 use crate::cache::{self, Cache, Kept};
 use crate::look::{Look, Scope};
@@ -256,11 +258,11 @@ impl Folder {
     /// Opens a file; `next` is the one that will be wanted after it.
     pub(crate) fn open(&mut self, wanted: &Found, next: Option<&Found>) -> io::Result<std::fs::File> {
         let Some((folder, name)) = split(&wanted.path).filter(|_| wanted.key.inode != 0) else { return open(wanted) };
-        if self.0.as_ref().is_none_or(|(path, _)| path.as_os_str() != folder) {
-            if next.and_then(|n| split(&n.path)).is_none_or(|(path, _)| path != folder) {
+        if self.0.as_ref().is_none_or(|(path, _)| path.as_os_str() != folder.as_os_str()) {
+            if next.and_then(|n| split(&n.path)).is_none_or(|(path, _)| path.as_os_str() != folder.as_os_str()) {
                 return open(wanted);
             }
-            self.0 = Directory::open(folder.as_ref()).ok().map(|opened| (folder.into(), opened));
+            self.0 = Directory::open(folder).ok().map(|opened| (folder.into(), opened));
         }
         match &self.0 {
             Some((_, opened)) => opened.open_again(name),
@@ -270,10 +272,11 @@ impl Folder {
 }
 
 /// A path's folder and name.
-fn split(path: &Path) -> Option<(&OsStr, &str)> {
+fn split(path: &Path) -> Option<(&Path, &Path)> {
     // Cheaper than by components, and a path of ours has no odd end.
-    let (folder, name) = path.to_str()?.rsplit_once('/')?;
-    Some((OsStr::new(folder), name))
+    let bytes = path.as_os_str().as_bytes();
+    let (folder, name) = bytes.split_at(memrchr(b'/', bytes)?);
+    Some((Path::new(OsStr::from_bytes(folder)), Path::new(OsStr::from_bytes(&name[1..]))))
 }
 
 /// Cuts items into batches.

@@ -88,8 +88,8 @@ impl Directory {
     }
 
     /// Opens a file in it whose key was just taken, as [`open_again`] does.
-    pub fn open_again(&self, name: &str) -> io::Result<File> {
-        open_again_at(self.0.as_fd(), Path::new(name))
+    pub fn open_again(&self, name: &Path) -> io::Result<File> {
+        open_again_at(self.0.as_fd(), name)
     }
 
     /// Opens a regular file in it.

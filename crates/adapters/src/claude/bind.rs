@@ -13,7 +13,7 @@ use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
 
 use super::registry::{self, Entry, Here, Holder, Job};
-use super::{NAME, PROGRAMS, Role, role};
+use super::{NAME, Role, is_program, role};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Report};
 
@@ -49,7 +49,8 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
         .into_iter()
         .map(|entry| {
             // It may have been called by another name than its own.
-            let holder = entry.holder(look, &here, &|p| role(p).is_some() || ap::runs_file(p.pid, &PROGRAMS));
+            let holder =
+                entry.holder(look, &here, &|p| role(p).is_some() || ap::file(p.pid).is_some_and(|f| is_program(&f)));
             (entry, holder)
         })
         .collect();

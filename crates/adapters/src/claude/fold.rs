@@ -12,7 +12,8 @@
 //!
 //! Traps, all measured: commands of the program itself (`/compact`, `/clear`)
 //! leave `user` lines that open no turn; one message is several lines with the
-//! same id, which count their tokens once; `cost-state` is written at exit and
+//! same id, which count their tokens once; a hook that halts the turn, and
+//! `--json-schema`, end it without an answer, and results may still follow; `cost-state` is written at exit and
 //! at `/clear`, but holds nothing of a run that was killed; a resumed session
 //! gets a synthetic answer that ends nothing.
 
@@ -32,6 +33,12 @@ const BASH_ASKS_MODEL: (u32, u32, u32) = (2, 1, 325);
 
 /// What `/login` says of itself when it went well, else `Login interrupted`.
 const LOGGED_IN: &str = "<local-command-stdout>Login successful";
+
+/// What the program says to the model after its answer, if a hook does not let it end.
+const GO_ON: &str = "Stop hook feedback:";
+
+/// How a line of a command of the program itself begins, which opens no turn; the last as versions before 2.1 wrote it.
+const OWN_COMMANDS: [&str; 3] = ["<command-name>", "<local-command", "<user-memory-input>"];
 
 /// How the last turn stands.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -74,13 +81,17 @@ pub struct Transcript {
     pub failed_at: Option<i64>,
     /// Tool calls without a result.
     pub calls: Vec<Call>,
+    /// The turn was ended without an answer: what its tools still give opens none.
+    halted: bool,
     /// Whether this is a sub-agent's own transcript, by its first line: there all
     /// lines are marked as beside the main one.
     beside: Option<bool>,
     /// The last thing said was the exit's accounting: the session was left.
     pub left: bool,
-    pub cost_usd: Option<f64>,
-    pub cost_tokens: Option<[u64; 4]>,
+    cost_usd: Option<f64>,
+    cost_tokens: Option<[u64; 4]>,
+    /// Since when the exit's accounting counts: it goes on with that of the run before, unless that was killed.
+    cost_since: Option<i64>,
     /// Usage by hash of the message id: `input, output, cache_read, cache_write`.
     /// It adds up only if all lines were seen, so nothing is kept after a gap.
     messages: BTreeMap<u64, [u64; 4]>,
@@ -97,9 +108,11 @@ impl Transcript {
         sum(messages.values())
     }
 
-    /// What the exit's accounting says, if nothing was said since.
-    pub fn cost_state_tokens(&self) -> Option<Tokens> {
-        self.cost_tokens.filter(|_| self.left).map(to_tokens)
+    /// What the exit's accounting says, if nothing was said since, and it counts from the start: tokens, and their
+    /// cost if it knows that.
+    pub fn accounted(&self) -> Option<(Tokens, Option<f64>)> {
+        let all = self.cost_since.is_none_or(|since| self.started.is_none_or(|started| since <= started));
+        self.cost_tokens.filter(|_| self.left && all).map(|used| (to_tokens(used), self.cost_usd))
     }
 
     fn user(&mut self, line: Value<'_>) {
@@ -111,12 +124,18 @@ impl Transcript {
             self.calls.retain(|call| call.id != id);
         }
         if results > 0 {
-            self.open();
+            if !self.halted {
+                self.open();
+            }
             return;
         }
         let text = content.str().or_else(|| content.items().find_map(|i| i.get("text").str())).unwrap_or("");
         if text.starts_with("[Request interrupted by user") {
             self.close(Stand::Aborted("interrupted by a person".into()));
+            return;
+        }
+        if text.starts_with(GO_ON) {
+            self.open();
             return;
         }
         if line.get("isMeta").is_true() || line.get("isCompactSummary").is_true() {
@@ -126,8 +145,9 @@ impl Transcript {
         if text.starts_with(LOGGED_IN) && self.needs == Some(Need::Login) {
             self.needs = None;
         }
-        if text.starts_with("<command-name>") || text.starts_with("<local-command") {
-            return; // a command of the program itself
+        if OWN_COMMANDS.iter().any(|tag| text.starts_with(tag)) {
+            self.unqueue(); // it was what waited
+            return;
         }
         if text.starts_with("<bash-input>") || text.starts_with("<bash-stdout>") {
             if self.version >= BASH_ASKS_MODEL {
@@ -197,7 +217,8 @@ impl Transcript {
         }
         let last_block = blocks.items().last().and_then(|b| b.get("type").str());
         let over = match message.get("stop_reason").str() {
-            Some("tool_use" | "pause_turn") => false,
+            // Where the limit cut it off it goes on by itself, or says that it failed.
+            Some("tool_use" | "pause_turn" | "max_tokens") => false,
             Some(_) => true,
             None => last_block == Some("text"), // 2.0 writes no stop_reason
         };
@@ -212,6 +233,7 @@ impl Transcript {
         self.stand = Stand::Open;
         self.needs = None;
         self.left = false;
+        self.halted = false;
     }
 
     fn close(&mut self, stand: Stand) {
@@ -219,6 +241,19 @@ impl Transcript {
         self.needs = None;
         self.calls.clear();
         self.left = false;
+        self.halted = false;
+    }
+
+    /// Ends it with no answer to come, as somebody has set it up to.
+    fn halt(&mut self) {
+        self.close(Stand::Well);
+        self.halted = true;
+    }
+
+    fn unqueue(&mut self) {
+        if let Stand::Queued(before) = &mut self.stand {
+            self.stand = std::mem::take(before);
+        }
     }
 
     fn queue(&mut self, line: Value<'_>) {
@@ -233,20 +268,21 @@ impl Transcript {
                     self.left = false;
                 }
             }
-            Some("remove" | "popAll") => {
-                if let Stand::Queued(before) = &mut self.stand {
-                    self.stand = std::mem::take(before);
-                }
-            }
+            Some("remove" | "popAll") => self.unqueue(),
             _ => {}
         }
     }
 
-    /// `--max-turns` ends a run between a tool's result and the next request.
+    /// `--max-turns` ends a run between a tool's result and the next request; so do a hook that halts it, and what
+    /// `--json-schema` asked for.
     fn attachment(&mut self, attached: Value<'_>) {
-        if attached.get("type").str() == Some("max_turns_reached") {
-            let most = attached.get("maxTurns").u64().map_or_else(String::new, |n| format!(" of {n} turns"));
-            self.close(Stand::Failed(format!("it reached its limit{most}")));
+        match attached.get("type").word() {
+            b"max_turns_reached" => {
+                let most = attached.get("maxTurns").u64().map_or_else(String::new, |n| format!(" of {n} turns"));
+                self.close(Stand::Failed(format!("it reached its limit{most}")));
+            }
+            b"hook_stopped_continuation" | b"structured_output" => self.halt(),
+            _ => {}
         }
     }
 
@@ -259,7 +295,9 @@ impl Transcript {
             }
         }
         self.cost_tokens = Some(used);
-        self.cost_usd = line.get("totalCostUSD").f64();
+        // With a model whose price it does not know, it only guesses.
+        self.cost_usd = line.get("totalCostUSD").f64().filter(|_| !line.get("hasUnknownModelCost").is_true());
+        self.cost_since = line.get("startTime").u64().map(|t| t as i64);
         self.left = true;
     }
 }
@@ -305,11 +343,14 @@ impl Fold for Transcript {
                 | b"operation"
                 | b"attachment"
                 | b"maxTurns"
+                | b"preventContinuation"
                 | b"customTitle"
                 | b"agentName"
                 | b"aiTitle"
                 | b"summary"
                 | b"totalCostUSD"
+                | b"hasUnknownModelCost"
+                | b"startTime"
                 | b"modelUsage"
                 | b"inputTokens"
                 | b"outputTokens"
@@ -343,6 +384,8 @@ impl Fold for Transcript {
             b"queue-operation" => self.queue(line),
             b"cost-state" => self.cost_state(line),
             b"attachment" if !self.is_aside(line) => self.attachment(line.get("attachment")),
+            // A hook took the prompt back.
+            b"system" if line.get("preventContinuation").is_true() && !self.is_aside(line) => self.halt(),
             b"custom-title" => self.custom_title = kept("customTitle"),
             b"agent-name" => self.agent_name = kept("agentName"),
             b"ai-title" => self.other_title = kept("aiTitle"),
@@ -357,10 +400,16 @@ impl Fold for Transcript {
         self.needs = None;
         self.calls.clear();
         self.left = false;
+        self.halted = false;
         self.cost_tokens = None;
         self.cost_usd = None;
         self.messages.clear();
         self.gapped = true;
+    }
+
+    fn lost(&mut self) {
+        self.stand = Stand::Unseen;
+        self.calls.clear();
     }
 
     fn knows_head(&self) -> bool {

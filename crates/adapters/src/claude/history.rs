@@ -1,4 +1,4 @@
-//! Who left with `/exit`.
+//! Who left with `/exit`, or with a word that means the same.
 //!
 //! No way of leaving Claude Code is written into the transcript. A turn that
 //! looks open at its end may have been left on purpose: then `history.jsonl`
@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
 use lariat_core::Warning;
 use lariat_sys::file;
-use memchr::memmem;
+use memchr::memchr_iter;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,9 +21,14 @@ use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
 
-/// What a line that counts has in it. Made once: years of prompts are many lines.
-static LEAVES: LazyLock<[memmem::Finder<'static>; 2]> =
-    LazyLock::new(|| [memmem::Finder::new("\"/exit"), memmem::Finder::new("\"/quit")]);
+/// What leaves when it is typed alone.
+const WORDS: [&str; 8] = ["/exit", "/quit", "exit", "quit", ":q", ":q!", ":wq", ":wq!"];
+
+/// The longest of them, with room for blanks and a quotation mark.
+const SHORT: usize = 12;
+
+/// How much is looked through at once; after a line that counts, what followed it is looked at again.
+const WINDOW: usize = 8 << 10;
 
 /// When a session was last left, by hash of its id.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
@@ -31,14 +36,11 @@ struct Exits(BTreeMap<u64, i64>);
 
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
-    const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {
-        let leaves = || LEAVES.iter().any(|word| word.find(line).is_some());
-        !line.starts_with(b"{") || std::str::from_utf8(line).is_err() || leaves()
-    });
+    const PASS: Option<fn(&[u8]) -> usize> = Some(pass);
 
     fn line(&mut self, line: Value<'_>) {
         let typed = line.get("display").str().map(str::trim);
-        if let (Some("/exit" | "/quit"), Some(session)) = (typed, line.get("sessionId").str()) {
+        if let (Some(true), Some(session)) = (typed.map(|t| WORDS.contains(&t)), line.get("sessionId").str()) {
             let at = line.get("timestamp").u64().unwrap_or(0) as i64;
             self.0.insert(xxh3_64(session.as_bytes()), at);
         }
@@ -53,6 +55,27 @@ impl Fold for Exits {
     fn knows_tail(&self) -> bool {
         true
     }
+}
+
+/// Years of prompts are many lines, of which hardly any counts: they are passed up to the first one that
+/// is one of the words, or is no text, or does not begin like a record.
+fn pass(buffer: &[u8]) -> usize {
+    let window = &buffer[..buffer.len().min(WINDOW)];
+    let is_text = std::str::from_utf8(window).map_or_else(|e| e.valid_up_to(), str::len);
+    let mut from = 0;
+    for newline in memchr_iter(b'\n', &window[..is_text]) {
+        if counts(&window[from..newline]) {
+            break;
+        }
+        from = newline + 1;
+    }
+    from
+}
+
+fn counts(line: &[u8]) -> bool {
+    let Some(typed) = line.strip_prefix(b"{\"display\":\"") else { return true };
+    let end = typed.iter().take(SHORT).position(|b| *b == b'"');
+    end.is_some_and(|end| WORDS.iter().any(|word| word.as_bytes() == typed[..end].trim_ascii()))
 }
 
 /// Tells whether a session was left with `/exit`; reads history on the first

@@ -31,7 +31,7 @@ pub const NAME: &str = "claude";
 const PROGRAMS: [&str; 3] = ["claude", "claude.exe", "claude-code"];
 
 /// Words after the program that make it something other than a session.
-const NOT_SESSIONS: [&str; 24] = [
+const NOT_SESSIONS: [&str; 28] = [
     "agents",
     "attach",
     "auth",
@@ -51,11 +51,15 @@ const NOT_SESSIONS: [&str; 24] = [
     "plugin",
     "plugins",
     "project",
+    "purge",
     "remote-control",
+    "respawn",
     "rm",
     "setup-token",
     "stop",
+    "ultrareview",
     "update",
+    "upgrade",
 ];
 
 /// What a Claude Code process is.
@@ -71,12 +75,28 @@ fn role(process: &Process) -> Option<Role> {
     let run = ap::runs(process, &PROGRAMS).or_else(|| {
         // Before it was a native program it was a script in its package.
         let script = process.arguments().nth(1)?;
-        let ours = script.ends_with("/claude-code/cli.js") && ap::runs(process, &["cli.js"]).is_some();
+        let packaged = ["/claude-code/cli.js", "/claude-agent-sdk/cli.js"].iter().any(|end| script.ends_with(end));
+        let ours = packaged && ap::runs(process, &["cli.js"]).is_some();
         ours.then_some(ap::Run { arguments: 2, script: true })
+    });
+    let run = run.or_else(|| {
+        let itself = process.arguments().next().is_some_and(is_a_version);
+        itself.then_some(ap::Run { arguments: 1, script: false })
     })?;
     let word = process.arguments().nth(run.arguments).unwrap_or("");
     let other = NOT_SESSIONS.contains(&word) || matches!(word, "--bg-pty-host" | "--bg-spare" | "--version" | "--help");
     Some(if other { Role::Other } else { Role::Session(run) })
+}
+
+/// Whether a file is a Claude Code, by its name or its place.
+fn is_program(file: &str) -> bool {
+    PROGRAMS.contains(&ap::base(file)) || is_a_version(file)
+}
+
+/// The installer keeps its programs as `…/claude/versions/2.1.325`, and links `claude` to the last. What one of them
+/// starts itself (workers, team mates) it starts by that path.
+fn is_a_version(file: &str) -> bool {
+    file.rsplit_once('/').is_some_and(|(folder, _)| folder.ends_with("/claude/versions"))
 }
 
 /// The adapter.

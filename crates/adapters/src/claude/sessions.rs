@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use lariat_core::{
-    Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Turn, Unbound, Untrusted, Warning, Witness,
+    Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Tokens, Turn, Unbound, Untrusted, Warning, Witness,
 };
 use lariat_sys::file::{Directory, Kind};
 
@@ -32,8 +32,8 @@ struct Stored {
     agents: Vec<Found>,
     /// Its number among all files that are read; those of its sub-agents follow.
     number: usize,
-    /// Sub-agents that have not recorded their end.
-    unfinished: Vec<String>,
+    /// Sub-agents that have not recorded their end, by the name of their file: what each is for.
+    unfinished: Vec<(String, String)>,
     /// Whether all of its files are read, so that their tokens can be counted.
     counts: bool,
 }
@@ -68,7 +68,9 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
         let live = bound.bonds.contains_key(&s.session);
         s.main.whole |= live;
         if !s.main.whole && !s.agents.is_empty() {
-            s.agents.clear(); // their tokens are of use only beside all of the main one's
+            // Their tokens are of use only beside all of the main one's.
+            s.agents.retain(|agent| s.unfinished.iter().any(|(name, _)| agent.path.file_stem() == Some(name.as_ref())));
+            s.agents.iter_mut().for_each(|agent| agent.whole = false);
             s.counts = false;
         }
         if live {
@@ -214,7 +216,7 @@ fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sy
 }
 
 /// `agent-<id>.jsonl` and `agent-<id>.meta.json`, which says when it is finished.
-/// One whose word cannot be read counts as at work.
+/// One whose word cannot be read counts as at work, unless its own last turn is over.
 fn sub_agents(folder: &Path, stored: &mut Stored, warn: &mut dyn FnMut(&Path, io::Error)) {
     let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
     let (dir, entries) = match opened {
@@ -229,14 +231,12 @@ fn sub_agents(folder: &Path, stored: &mut Stored, warn: &mut dyn FnMut(&Path, io
                 Ok(key) => stored.agents.push(Found { path, key, whole: true }),
                 Err(e) => warn(&path, e),
             }
-        } else if entry.name.ends_with(".meta.json") {
-            match unfinished(&path) {
-                Ok(what) => stored.unfinished.extend(what),
-                Err(e) => {
-                    stored.unfinished.push("sub-agent".into());
-                    warn(&path, e);
-                }
-            }
+        } else if let Some(name) = entry.name.strip_suffix(".meta.json") {
+            let what = unfinished(&path).unwrap_or_else(|e| {
+                warn(&path, e);
+                Some("sub-agent".to_owned())
+            });
+            stored.unfinished.extend(what.map(|what| (name.to_owned(), what)));
         }
     }
     stored.agents.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -277,12 +277,20 @@ impl Seen {
             read
         };
         let main = read(0, &stored.main);
-        let agents = stored.agents.iter().enumerate().filter_map(|(i, file)| read(i + 1, file).ok().map(|a| *a));
+        let agents: Vec<_> =
+            stored.agents.iter().enumerate().filter_map(|(i, file)| Some((file, *read(i + 1, file).ok()?))).collect();
+        // Versions before 2.1.325 do not say in the description that one has finished.
+        let has_ended = |name: &str| {
+            let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
+            own.is_some_and(|(_, a)| matches!(a.fold.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
+        };
+        let unfinished = stored.unfinished.into_iter().filter(|(name, _)| !has_ended(name)).map(|(_, what)| what);
+        let unfinished = unfinished.collect();
         let written = stored.main.key.mtime;
         let seen = Seen {
             reading: main.map_err(|e| e.to_string()),
-            agents: agents.collect(),
-            unfinished: stored.unfinished,
+            agents: agents.into_iter().map(|(_, read)| read).collect(),
+            unfinished,
             counts: stored.counts,
             written: (written > 0).then_some(Time(written / 1_000_000)),
         };
@@ -293,10 +301,12 @@ impl Seen {
         self.reading.as_ref().ok().map(|r| &r.fold)
     }
 
-    /// The first call without a result, the sub-agents' included.
+    /// The first call without a result, the sub-agents' included: one that only waits for a sub-agent is at what
+    /// that is at.
     fn pending(&self) -> Option<&Call> {
         let main = self.transcript().and_then(|t| t.calls.first());
-        main.or_else(|| self.agents.iter().find_map(|a| a.fold.calls.first()))
+        let below = || self.agents.iter().find_map(|a| a.fold.calls.first());
+        main.filter(|call| !matches!(call.name.as_str(), "Agent" | "Task")).or_else(below).or(main)
     }
 
     fn turn(&self) -> Fact {
@@ -321,16 +331,19 @@ impl Seen {
         })
     }
 
-    fn tokens(&self) -> Option<lariat_core::Tokens> {
-        let reading = self.reading.as_ref().ok()?;
-        let accounted = reading.fold.cost_state_tokens();
-        let whole = self.counts && reading.whole && self.agents.iter().all(|a| a.whole);
-        let counted = (whole && reading.unread.is_none()).then(|| {
+    /// What was used, and what it cost.
+    fn spent(&self) -> (Option<Tokens>, Option<f64>) {
+        let Ok(reading) = &self.reading else { return (None, None) };
+        let (accounted, cost) = reading.fold.accounted().unzip();
+        let exact = self.counts && reading.is_exact() && self.agents.iter().all(|a| a.is_exact());
+        let counted = exact.then(|| {
             Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
         });
-        // Messages miss what `/compact` used; the accounting misses a run that was killed.
-        let size = |t: &lariat_core::Tokens| t.input + t.output + t.cache_read + t.cache_write;
-        [counted, accounted].into_iter().flatten().max_by_key(size)
+        // Messages miss what `/compact` used; the accounting misses a run that was killed, and its cost.
+        let size = |t: &Tokens| t.input + t.output + t.cache_read + t.cache_write;
+        let tokens = [counted, accounted].into_iter().flatten().max_by_key(size);
+        let cost = cost.flatten().filter(|_| tokens.as_ref().map(size) == accounted.as_ref().map(size));
+        (tokens, cost)
     }
 }
 
@@ -379,7 +392,7 @@ fn sighting(
         let store = |fact| Observation::new(Witness::Store, fact).at(updated).from(look.places.shown(path));
         let fact = seen.turn();
         // A process younger than the last record has recorded nothing yet.
-        let young = bond.filter(|_| entry.is_none()).map(|b| ap::started(&b.process));
+        let young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).map(|b| ap::started(&b.process));
         if young.is_some_and(|start| updated.is_none_or(|u| u < start)) {
             observations.push(store(Fact::Note(format!("{}, before this process started", fact.told().raw()).into())));
         } else {
@@ -517,9 +530,9 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
     let registered = known.and_then(|e| e.started).map(Time);
     let named = known.and_then(|e| e.name.clone());
     let intent = || job.and_then(|j| j.intent.clone());
-    let Some((seen, tokens, tool)) = seen.map(|s| {
-        let (tokens, tool) = (s.tokens(), s.pending().map(Call::told));
-        (s, tokens, tool)
+    let Some((seen, (tokens, cost_usd), tool)) = seen.map(|s| {
+        let (spent, tool) = (s.spent(), s.pending().map(Call::told));
+        (s, spent, tool)
     }) else {
         return About {
             name: named.clone(),
@@ -543,7 +556,7 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
         started_at: t.started.map(Time).or(registered),
         updated_at: t.updated.map(Time).max(known.and_then(|e| e.state_at)),
         tokens,
-        cost_usd: t.cost_usd.filter(|_| t.left),
+        cost_usd,
         tool,
         ..About::default()
     }

@@ -53,7 +53,7 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
         .collect();
     let daemon = agents.iter().any(|(p, _)| p.arguments().any(|a| a == "--managed-daemon"));
     by_lock(look, &agents, &mut held, report);
-    by_rollout(look, &agents, &mut held);
+    by_rollout(&agents, &mut held);
     let holding: Vec<u32> = held.threads.values().map(|h| h.bond.process.pid).collect();
     let loose = agents.into_iter().filter(|(p, _)| !holding.contains(&p.pid)).filter_map(session_run).collect();
     let mut unbound = Vec::new();
@@ -128,7 +128,8 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             let renamed = || {
                 let process = look.table.ok()?.get(lock.pid).filter(|p| role(p).is_none())?;
                 let run = ap::Run { arguments: 1, script: false };
-                ap::runs_file(lock.pid, &PROGRAMS).then(|| (process, role_of(process, run)))
+                let ours = ap::file(lock.pid).is_some_and(|f| PROGRAMS.contains(&ap::base(&f)));
+                ours.then(|| (process, role_of(process, run)))
             };
             agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed)
         });
@@ -144,11 +145,12 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
     }
 }
 
-fn by_rollout(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held) {
+/// Where the file lies is not asked: the store may be a link, and all of these use this store.
+fn by_rollout(agents: &[(&Process, Role)], held: &mut Held) {
     for (process, role) in agents {
         for path in process::open_files(process.pid).unwrap_or_default() {
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
-            let Some(thread) = thread_of(name).filter(|_| path.starts_with(&look.places.codex)) else { continue };
+            let Some(thread) = thread_of(name) else { continue };
             if held.threads.contains_key(thread) {
                 continue;
             }

@@ -38,7 +38,10 @@ pub enum Stand {
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "named after what the lines say")]
 pub struct Rollout {
+    /// Where it began.
     pub cwd: Option<String>,
+    /// Where its last turn works: it may have been resumed from elsewhere.
+    pub works_in: Option<String>,
     pub branch: Option<String>,
     pub model: Option<String>,
     pub prompt: Option<String>,
@@ -57,6 +60,7 @@ pub struct Rollout {
     pub failed_at: Option<i64>,
     /// When the last turn began.
     pub turn_at: Option<i64>,
+    id: Option<String>,
     turn: Option<String>,
     /// The turn that this one is part of: a review begins with that of its reviewer, and ends by itself.
     root: Option<String>,
@@ -74,6 +78,10 @@ impl Rollout {
 
     fn meta(&mut self, p: Value<'_>) {
         let text = |key: &str| p.get(key).some_str().map(str::to_owned);
+        if self.id.is_some() && text("id").is_some_and(|id| self.id.as_ref() != Some(&id)) {
+            return; // a copy of its parent's, as forks of versions without `history_base` hold it
+        }
+        self.id = self.id.take().or_else(|| text("id"));
         self.cwd = text("cwd").or(self.cwd.take());
         self.branch = p.get("git").get("branch").some_str().map(str::to_owned).or(self.branch.take());
         self.started = p.get("timestamp").str().and_then(Time::parse).map(|t| t.0).or(self.started);
@@ -132,9 +140,18 @@ impl Rollout {
                 if item.get("type").str() == Some("UserMessage") {
                     self.asked(item.get("content").items().find_map(|c| c.get("text").some_str()));
                 }
+                self.ran(item.get("id"));
             }
+            "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => self.ran(p.get("call_id")),
             "token_count" => self.count(p.get("info").get("total_token_usage")),
             _ => {}
+        }
+    }
+
+    /// Of several calls at once, no output is written before all have ended.
+    fn ran(&mut self, call: Value<'_>) {
+        if let Some(id) = call.some_str() {
+            self.calls.retain(|call| call.id != id);
         }
     }
 
@@ -218,10 +235,13 @@ fn need(info: Value<'_>) -> Option<Need> {
 }
 
 impl Fold for Rollout {
+    /// The first line has all of the agent's instructions in it.
+    const HEAD_READ: usize = 32 << 10;
     const KEEP: Keep = |parent, key| {
         if parent == b"action"
             || parent == b"codex_error_info"
             || key == b"http_status_code"
+            || (matches!(parent, b"payload" | b"item") && key == b"id")
             || parent == b"total_token_usage"
             || parent == b"thread_token_usage"
         {
@@ -279,6 +299,7 @@ impl Fold for Rollout {
                 let text = |key: &str| payload.get(key).some_str().map(str::to_owned);
                 self.model = text("model").or(self.model.take());
                 self.policy = text("approval_policy").or(self.policy.take());
+                self.works_in = text("cwd").or(self.works_in.take());
             }
             b"event_msg" => self.event(payload, at),
             b"response_item" => self.item(payload, at),

@@ -34,7 +34,8 @@ pub const NAME: &str = "codex";
 
 const PROGRAMS: [&str; 2] = ["codex", "codex.js"];
 
-const NOT_SESSIONS: [&str; 22] = [
+const NOT_SESSIONS: [&str; 25] = [
+    "a",
     "app",
     "apply",
     "archive",
@@ -50,6 +51,8 @@ const NOT_SESSIONS: [&str; 22] = [
     "login",
     "logout",
     "mcp",
+    "migrate-nfs-db",
+    "migrate-rollouts",
     "plugin",
     "queue",
     "sandbox",
@@ -57,6 +60,30 @@ const NOT_SESSIONS: [&str; 22] = [
     "unarchive",
     "update",
     "remote-control",
+];
+
+/// Options before the verb that take the next word with them.
+const TAKES_A_WORD: [&str; 20] = [
+    "-c",
+    "--config",
+    "--enable",
+    "--disable",
+    "--remote",
+    "--remote-auth-token-env",
+    "-i",
+    "--image",
+    "-m",
+    "--model",
+    "--local-provider",
+    "-p",
+    "--profile",
+    "-s",
+    "--sandbox",
+    "-a",
+    "--ask-for-approval",
+    "-C",
+    "--cd",
+    "--add-dir",
 ];
 
 /// How its title begins while it needs a person, in turn.
@@ -79,14 +106,33 @@ fn role(process: &Process) -> Option<Role> {
 
 /// What one does that was started so, whatever it is called.
 fn role_of(process: &Process, run: ap::Run) -> Role {
-    let words: Vec<&str> = process.arguments().skip(run.arguments).take(3).collect();
-    match words.first().copied().unwrap_or("") {
-        "app-server" if words.get(1) == Some(&"daemon") => Role::Other,
-        "app-server" | "mcp-server" => Role::Server,
-        "--version" | "-V" | "--help" | "-h" => Role::Other,
-        word if NOT_SESSIONS.contains(&word) => Role::Other,
+    match verb(process, run) {
+        ("app-server", "daemon") => Role::Other,
+        ("app-server" | "mcp-server", _) => Role::Server,
+        ("--version" | "-V" | "--help" | "-h", _) => Role::Other,
+        (word, _) if NOT_SESSIONS.contains(&word) => Role::Other,
         _ => Role::Session(run),
     }
+}
+
+/// The first word that is neither an option nor taken by one, unless one asks for nothing but help; and the next.
+fn verb(process: &Process, run: ap::Run) -> (&str, &str) {
+    let mut words = process.arguments().skip(run.arguments);
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') || matches!(word, "--version" | "-V" | "--help" | "-h") {
+            return (word, words.next().unwrap_or(""));
+        }
+        if TAKES_A_WORD.contains(&word) {
+            words.next();
+        }
+    }
+    ("", "")
+}
+
+/// Whether it was started with something to do, and ends with it.
+fn is_exec(process: &Process) -> bool {
+    let run = ap::runs(process, &PROGRAMS).unwrap_or(ap::Run { arguments: 1, script: false });
+    matches!(verb(process, run).0, "exec" | "e" | "review")
 }
 
 /// The adapter.

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 use lariat_sys::process;
-use lariat_sys::scan::Process;
 use serde::{Deserialize, Serialize};
 
 use super::bind::{Held, Hold, thread_of};
 use super::fold::{Rollout, Stand};
-use super::{NAME, warning};
+use super::{NAME, is_exec, warning};
 use crate::agent_process as ap;
 use crate::json::{Doc, Keep, Value};
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
@@ -22,6 +21,9 @@ use crate::tool::Call;
 
 /// A call younger than this may not have started its command yet.
 const SETTLING_MS: i64 = 1000;
+
+/// Tools that run a command, as versions have called them.
+const COMMANDS: [&str; 5] = ["exec_command", "shell", "shell_command", "local_shell", "container.exec"];
 
 struct Stored {
     thread: String,
@@ -56,8 +58,9 @@ fn tell_stored(
     report: &mut Report,
 ) {
     let files = stored.iter().map(|s| &s.file).enumerate();
-    let parts: Vec<Option<Part>> =
-        files.map(|(i, file)| readings.get(i, file).ok().and_then(|r| Part::of(r.fold))).collect();
+    let parts =
+        files.zip(&stored).map(|((i, file), s)| Part::of(look, &held, &s.thread, readings.get(i, file).ok()?.fold));
+    let parts: Vec<Option<Part>> = parts.collect();
     let names = names(look, report);
     let mut sub_agents = at_work(&stored, &parts, &held);
     move_on(&mut held, &stored, &parts);
@@ -69,8 +72,8 @@ fn tell_stored(
         if part.is_some() {
             continue; // a sub-agent is part of the session it works for
         }
-        let sub_agent = sub_agents.remove(&s.thread);
-        let sighting = sighting(look, &mut held, &names, s, read, sub_agent);
+        let below = sub_agents.remove(&s.thread);
+        let sighting = sighting(look, &mut held, &names, s, read, below);
         report.add((look.judge)(NAME, sighting));
     }
     // Threads without a rollout: open, and nothing was asked yet.
@@ -211,23 +214,34 @@ struct Part {
     works_for: String,
     open: bool,
     what: String,
+    asks: Option<Observation>,
 }
 
 impl Part {
-    fn of(fold: Rollout) -> Option<Part> {
+    fn of(look: &Look<'_>, held: &Held, thread: &str, fold: Rollout) -> Option<Part> {
+        fold.works_for.as_ref()?;
+        let hold = held.threads.get(thread).filter(|hold| !was_left(hold, &fold));
         Some(Part {
-            works_for: fold.works_for?,
+            asks: hold.and_then(|hold| asks(look, hold, thread, &fold)),
             open: fold.stand == Stand::Open,
+            works_for: fold.works_for?,
             what: fold.nickname.or(fold.prompt).unwrap_or_else(|| "sub-agent".into()),
         })
     }
 }
 
+/// What the sub-agents of a thread are at.
+#[derive(Default)]
+struct Working {
+    names: String,
+    asks: Vec<Observation>,
+}
+
 /// Sub-agents whose turn is open, by the thread at the root of their work.
-fn at_work(stored: &[Stored], parts: &[Option<Part>], held: &Held) -> HashMap<String, String> {
+fn at_work(stored: &[Stored], parts: &[Option<Part>], held: &Held) -> HashMap<String, Working> {
     let parts = || stored.iter().zip(parts).filter_map(|(s, part)| Some((s.thread.as_str(), part.as_ref()?)));
     let parents: HashMap<&str, &str> = parts().map(|(thread, part)| (thread, part.works_for.as_str())).collect();
-    let mut working = HashMap::new();
+    let mut working: HashMap<String, Working> = HashMap::new();
     for (thread, part) in parts().filter(|(_, part)| part.open) {
         let mut root = thread;
         for _ in 0..16 {
@@ -237,11 +251,12 @@ fn at_work(stored: &[Stored], parts: &[Option<Part>], held: &Held) -> HashMap<St
         if held.threads.contains_key(root) && !held.threads.contains_key(thread) {
             continue;
         }
-        let names: &mut String = working.entry(root.to_owned()).or_default();
+        let Working { names, asks } = working.entry(root.to_owned()).or_default();
         if !names.is_empty() {
             names.push_str(", ");
         }
         names.push_str(&part.what);
+        asks.extend(part.asks.clone());
     }
     working
 }
@@ -279,21 +294,22 @@ fn sighting(
     names: &BTreeMap<String, String>,
     stored: Stored,
     read: Read,
-    sub_agent: Option<String>,
+    sub_agents: Option<Working>,
 ) -> Sighting {
     let hold = held.threads.remove(&stored.thread);
     let mut observations = held.notes.remove(&stored.thread).unwrap_or_default();
     let source = look.places.shown(&stored.file.path);
     let fold = read.as_ref().ok().map(|r| &r.fold);
     let updated = fold.and_then(|f| f.updated).map(Time);
-    let fact = turn(&read, sub_agent);
+    let (at_work, asked_below) = sub_agents.map(|w| (w.names, w.asks)).unzip();
+    let fact = turn(&read, at_work);
     let open = matches!(fact, Fact::Turn(Turn::Open(_)));
     match &hold {
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             observations.extend(hosting(hold));
             let asked = fold.filter(|f| !was_left(hold, f)).and_then(|f| asks(look, hold, &stored.thread, f));
-            observations.extend(asked);
+            observations.extend(asked.into_iter().chain(asked_below.unwrap_or_default()));
         }
         None if observations.iter().any(|o| matches!(o.fact, Fact::Gone(_))) => {}
         None => observations.push(presence(look, held, fold, open)),
@@ -317,7 +333,8 @@ fn sighting(
             name: name.clone(),
             title: name,
             tokens: f.tokens(),
-            cwd: f.cwd,
+            // While it works that counts; where it began is where it is found again.
+            cwd: f.works_in.filter(|_| hold.is_some()).or(f.cwd),
             branch: f.branch,
             model: f.model,
             prompt: f.prompt,
@@ -390,11 +407,6 @@ fn was_left(hold: &Hold, f: &Rollout) -> bool {
     f.stand == Stand::Open && hold.opened > 0 && f.turn_at.is_some_and(before)
 }
 
-/// Whether it was started with something to do.
-fn is_exec(process: &Process) -> bool {
-    process.arguments().skip(1).any(|a| matches!(a, "exec" | "e"))
-}
-
 /// Nobody holds the thread: gone, unless that could not be seen. A process that
 /// holds no thread at all can only matter to a turn that is open: every Codex
 /// that runs a turn has its rollout or its lock in its hands.
@@ -402,7 +414,8 @@ fn presence(look: &Look<'_>, held: &Held, fold: Option<&Rollout>, open: bool) ->
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
         Ok(_) => {
-            let candidate = could_be(&held.loose, fold.and_then(|f| f.cwd.as_deref())).filter(|_| open);
+            let candidate =
+                could_be(&held.loose, fold.and_then(|f| f.works_in.as_deref().or(f.cwd.as_deref()))).filter(|_| open);
             match candidate {
                 Some(u) => Fact::Unseen(Untrusted::new(format!(
                     "codex process {}, tied to no session, stands in the same or an unknown directory",
@@ -427,19 +440,25 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
     if f.stand != Stand::Open {
         return None;
     }
-    let call = f.calls.last()?;
-    let ask = match call.name.as_str() {
-        "request_user_input" => Ask { kind: AskKind::Question, text: Untrusted::new(call.gist.clone()) },
-        "exec_command" | "shell" | "shell_command" | "local_shell" | "container.exec" | "apply_patch" => {
+    let (call, kind) = f.calls.iter().enumerate().rev().find_map(|(i, call)| {
+        // Commands run side by side. Anything else is alone: it waits for what was called before, and what was
+        // called after waits for it.
+        let alone = |call: &Call| !COMMANDS.contains(&call.name.as_str());
+        let begun = if alone(call) { i == 0 } else { !f.calls[..i].iter().any(alone) };
+        let kind = match call.name.as_str() {
+            "request_user_input" => AskKind::Question,
+            name if COMMANDS.contains(&name) || name == "apply_patch" => AskKind::Permission,
+            _ => return None,
+        };
+        let asks = || {
             let asks = f.policy.as_deref().is_some_and(|p| p != "never");
             let settled = call.at.is_none_or(|at| look.now.0 - at >= SETTLING_MS);
-            if !asks || !settled || is_running(look, hold, thread, call) {
-                return None;
-            }
-            Ask { kind: AskKind::Permission, text: Untrusted::new(call.told()) }
-        }
-        _ => return None,
-    };
+            asks && settled && !is_running(look, hold, thread, call)
+        };
+        (begun && (kind == AskKind::Question || asks())).then_some((call, kind))
+    })?;
+    let text = if kind == AskKind::Question { call.gist.clone() } else { call.told() };
+    let ask = Ask { kind, text: Untrusted::new(text) };
     let source = format!("/proc/{}/task", hold.bond.process.pid);
     Some(Observation::new(Witness::Process, Fact::Asks(ask)).at(call.at.map(Time)).from(source))
 }

@@ -289,6 +289,10 @@ impl Fold for Chat {
         self.cut = true;
     }
 
+    fn lost(&mut self) {
+        self.gap();
+    }
+
     fn knows_head(&self) -> bool {
         self.prompt.is_some() && self.id.is_some()
     }

@@ -298,7 +298,7 @@ fn sighting(
         false => fact,
     });
     observations.extend(fact.map(|fact| Observation::new(Witness::Store, fact).at(updated).from(source)));
-    let all_read = seen.files.iter().all(|(_, r)| r.as_ref().is_ok_and(|r| r.whole && r.unread.is_none()));
+    let all_read = seen.files.iter().all(|(_, r)| r.as_ref().is_ok_and(|r| r.is_exact()));
     let last = |get: fn(&Chat) -> Option<&String>| folds().find_map(get).cloned();
     Sighting {
         about: About {

@@ -7,6 +7,7 @@
 //!
 //! Three tables are asked: `session`, `message`, `part`. Others hold secrets.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,8 @@ enum Open {
 pub struct Db {
     connection: Connection,
     columns: HashSet<String>,
+    /// A row has no id.
+    nameless: Cell<bool>,
     /// The file, if it was complete and is read without its log.
     alone: Option<Key>,
     path: PathBuf,
@@ -153,7 +156,7 @@ impl Db {
             let mut asked = connection.prepare("SELECT name FROM pragma_table_info('session')")?;
             let columns = asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
             drop(asked);
-            Ok(Db { connection, columns, alone, path: path.to_owned() })
+            Ok(Db { connection, columns, nameless: Cell::new(false), alone, path: path.to_owned() })
         };
         // Without an index there is nothing to read it from, and nobody who has the database open.
         let index = beside(path, "-shm").exists();
@@ -194,7 +197,7 @@ impl Db {
             loop {
                 // What lies behind a damaged page is lost, what came before is not.
                 match rows.next() {
-                    Ok(Some(row)) => contents.sessions.push(self.session(row)),
+                    Ok(Some(row)) => contents.sessions.extend(self.session(row)),
                     Ok(None) => break,
                     Err(e) if contents.sessions.is_empty() => return Err(e),
                     Err(e) => {
@@ -209,7 +212,7 @@ impl Db {
             for root in only {
                 let mut rows = asked.query([root])?;
                 if let Some(row) = rows.next()? {
-                    contents.sessions.push(self.session(row));
+                    contents.sessions.extend(self.session(row));
                 }
             }
             if let Some(since) = wanted.since {
@@ -217,9 +220,9 @@ impl Db {
                 let mut rows = asked.query([since])?;
                 while let Some(row) = rows.next()? {
                     let stored = self.session(row);
-                    if !contents.sessions.iter().any(|s| s.id == stored.id) {
-                        contents.sessions.push(stored);
-                    }
+                    let known = |stored: &Stored| contents.sessions.iter().any(|s| s.id == stored.id);
+                    let new = stored.filter(|stored| !known(stored));
+                    contents.sessions.extend(new);
                 }
             }
             let count = "SELECT count(*) FROM session WHERE parent_id IS NULL";
@@ -227,6 +230,11 @@ impl Db {
             contents.hidden = roots.saturating_sub(contents.sessions.len());
         }
         contents.sessions.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        let below = contents.below.values().flatten();
+        let problem = below.chain(&contents.sessions).find_map(|s| s.problem.clone().map(|why| (s.id.clone(), why)));
+        let problem = problem.map(|(id, why)| format!("{id} could not all be read: {why}"));
+        let nameless = self.nameless.take().then(|| "it holds a session without an id".to_owned());
+        contents.damage = contents.damage.take().or(nameless).or(problem);
         moment.finish()?;
         Ok(contents)
     }
@@ -260,7 +268,7 @@ impl Db {
         while let Some(parent) = of.pop() {
             let mut rows = asked.query([&parent])?;
             while let Some(row) = rows.next()? {
-                let stored = self.session(row);
+                let Some(stored) = self.session(row) else { continue };
                 if stored.id != root && !all.iter().any(|known| known.id == stored.id) {
                     of.push(stored.id.clone());
                     all.push(stored);
@@ -270,9 +278,11 @@ impl Db {
         Ok(all)
     }
 
-    /// One session. What cannot be read of its turn is told as that.
-    fn session(&self, row: &Row<'_>) -> Stored {
-        let id = text(row, 0).unwrap_or_default();
+    /// One session. What cannot be read of its turn is told as that; one without an id is none.
+    fn session(&self, row: &Row<'_>) -> Option<Stored> {
+        let id = text(row, 0).filter(|id| super::is_id(id));
+        self.nameless.set(self.nameless.get() || id.is_none());
+        let id = id?;
         let count = |i| number(row, i).and_then(|n| u64::try_from(n).ok());
         let tokens = || {
             Some(Tokens {
@@ -297,9 +307,15 @@ impl Db {
         if let Err(e) = self.turn(&id, &mut stored) {
             stored.stand = Stand::Unread(why(&e));
         }
-        stored.prompt = self.prompt(&id).ok().flatten();
+        if let Stand::Unread(why) = &stored.stand {
+            stored.problem = Some(why.clone());
+        }
+        match self.prompt(&id) {
+            Ok(prompt) => stored.prompt = prompt,
+            Err(e) => stored.problem = Some(why(&e)),
+        }
         stored.id = id;
-        stored
+        Some(stored)
     }
 
     /// How the newest message leaves the turn, and what it is at.
@@ -325,10 +341,7 @@ impl Db {
             stored.updated = stored.updated.max(number(row, 0).unwrap_or(0));
             let part = record::part(row.get_ref(1)?.as_bytes().unwrap_or_default(), 600);
             let Ok(part) = part else { continue };
-            if let Some(how) = record::refused(part.root()) {
-                stored.stand = Stand::Aborted(how);
-            }
-            stored.call = stored.call.take().or_else(|| record::pending(part.root()));
+            stored.take(part.root());
         }
         Ok(())
     }

@@ -156,10 +156,7 @@ fn session(
             stored.updated = stored.updated.max(at("completed").unwrap_or(stored.since));
             if stored.is_open() {
                 for part in parts(storage, name, problems) {
-                    if let Some(how) = record::refused(part.root()) {
-                        stored.stand = Stand::Aborted(how);
-                    }
-                    stored.call = stored.call.take().or_else(|| record::pending(part.root()));
+                    stored.take(part.root());
                 }
             }
         }

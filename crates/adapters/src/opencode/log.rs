@@ -27,8 +27,8 @@ const SLACK_MS: i64 = 5000;
 pub struct Heard {
     /// The sessions it named, each with when it last did, in order of that.
     pub sessions: Vec<(String, i64)>,
-    /// What it asked last and when, unless that was answered.
-    pub asked: Option<i64>,
+    /// What it asked and when; that a permission was given or refused is not logged.
+    asks: Vec<(String, i64)>,
     /// Whether its terminal has come up.
     pub up: bool,
     /// Whether all that it logged was read, back to its start.
@@ -94,14 +94,22 @@ fn lines(text: &[u8], whole: bool) -> impl DoubleEndedIterator<Item = &[u8]> + C
 }
 
 impl Heard {
+    /// When it last asked anything, unless that was answered.
+    pub fn asked(&self) -> Option<i64> {
+        self.asks.last().map(|(_, at)| *at)
+    }
+
     fn take(&mut self, line: &Line<'_>) {
         if let Some(session) = line.session() {
             self.sessions.retain(|(id, _)| id != session);
             self.sessions.push((session.to_owned(), line.at));
         }
         match line.message() {
-            "asking" => self.asked = Some(line.at),
-            "replied" => self.asked = None,
+            "asking" => self.asks.push((line.get("id").unwrap_or("").to_owned(), line.at)),
+            "replied" => {
+                let answered = line.get("requestID");
+                self.asks.retain(|(id, _)| answered.is_some_and(|answered| answered != id));
+            }
             "init" => self.up |= line.get("count").is_some(),
             _ => {}
         }
@@ -191,7 +199,7 @@ mod tests {
         let at = |position: usize| read(&[log(position)], 0).expect("a log");
         let heard = at(theirs.len() + mine.len()).expect("a run");
         assert_eq!(heard.sessions.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["ses_1"]);
-        assert!(heard.asked.is_some() && heard.whole);
+        assert!(heard.asked().is_some() && heard.whole);
         let heard = at(theirs.len() * 2 + mine.len()).expect("a run");
         assert_eq!(heard.sessions.len(), 1);
         assert_eq!(heard.sessions[0].0, "ses_2");
@@ -199,7 +207,7 @@ mod tests {
         let first_of_mine = theirs.len() + mine.find('\n').expect("a line") + 1;
         let both = [log(first_of_mine), log(theirs.len() + mine.len())];
         let heard = read(&both, 0).expect("a log").expect("a run");
-        assert!(heard.asked.is_some() && heard.whole, "the later of two descriptors tells all: {heard:?}");
+        assert!(heard.asked().is_some() && heard.whole, "the later of two descriptors tells all: {heard:?}");
         #[allow(clippy::disallowed_methods)]
         std::fs::remove_dir_all(&folder).expect("a folder");
     }

@@ -13,6 +13,9 @@ use crate::json::{Bad, Doc, Keep, Value};
 use crate::needs::Need;
 use crate::tool::Call;
 
+/// More calls than that are not asked for at once.
+const MOST: usize = 64;
+
 /// How the last turn stands.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub enum Stand {
@@ -56,8 +59,10 @@ pub struct Stored {
     pub stand: Stand,
     /// When the newest message was made.
     pub since: i64,
-    /// A tool that runs, or waits to.
-    pub call: Option<Pending>,
+    /// Tools that run, or wait to.
+    pub calls: Vec<Pending>,
+    /// What of it could not be read.
+    pub problem: Option<String>,
     /// Where it is stored.
     pub transcript: PathBuf,
 }
@@ -75,6 +80,14 @@ impl Stored {
     /// Whether its last turn is open.
     pub fn is_open(&self) -> bool {
         self.stand == Stand::Open
+    }
+
+    /// Takes in what a part of the newest message shows of an open turn.
+    pub fn take(&mut self, part: Value<'_>) {
+        if let Some(how) = refused(part) {
+            self.stand = Stand::Aborted(how);
+        }
+        self.calls.extend(pending(part).filter(|_| self.calls.len() < MOST));
     }
 }
 
@@ -150,7 +163,7 @@ pub fn stand(message: Value<'_>) -> Stand {
 }
 
 /// The call of a part that has no result yet.
-pub fn pending(part: Value<'_>) -> Option<Pending> {
+fn pending(part: Value<'_>) -> Option<Pending> {
     let state = part.get("state");
     let open =
         part.get("type").str() == Some("tool") && matches!(state.get("status").str(), Some("running" | "pending"));
@@ -167,7 +180,7 @@ pub fn pending(part: Value<'_>) -> Option<Pending> {
 
 /// A call that a person refused. That ends the turn, although the step that made
 /// the call reads as if another would follow.
-pub fn refused(part: Value<'_>) -> Option<String> {
+fn refused(part: Value<'_>) -> Option<String> {
     let state = part.get("state");
     let what = match state.get("error").str()? {
         "The user rejected permission to use this specific tool call." => "permission",

@@ -9,6 +9,7 @@ use super::record::{Stand, Stored};
 use super::{Kind, NAME, db, legacy, warning};
 use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting, same_place};
+use crate::tool::Call;
 
 /// Tells of every session.
 pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
@@ -36,8 +37,8 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     drop(by_id);
     for stored in sessions {
         let hold = held.sessions.remove(&stored.id);
-        let at_work = hold.as_ref().and_then(|h| at_work(h, below.get(&stored.id)));
-        report.add((look.judge)(NAME, sighting(look, &mut held, stored, hold, at_work)));
+        let below = hold.as_ref().map_or_else(Vec::new, |h| at_work(h, below.get(&stored.id)));
+        report.add((look.judge)(NAME, sighting(look, &mut held, stored, hold, &below)));
     }
     // Named by a process and not stored, or not to be read.
     let mut bare: Vec<(String, Hold)> = held.sessions.drain().collect();
@@ -65,27 +66,30 @@ fn without_record(id: String, hold: &Hold) -> Sighting {
 }
 
 /// The sub-agents whose turn this process runs.
-fn at_work(hold: &Hold, below: Option<&Vec<Stored>>) -> Option<String> {
+fn at_work<'a>(hold: &Hold, below: Option<&'a Vec<Stored>>) -> Vec<&'a Stored> {
     let started = ap::started(&hold.bond.process).0;
-    let open = below?.iter().filter(|s| s.is_open() && s.updated + SLACK_MS >= started);
-    let names: Vec<&str> = open.map(|s| s.title.as_deref().or(s.prompt.as_deref()).unwrap_or("sub-agent")).collect();
-    (!names.is_empty()).then(|| names.join(", "))
+    let below = below.into_iter().flatten();
+    below.filter(|s| s.is_open() && s.updated + SLACK_MS >= started).collect()
 }
 
-fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>, at_work: Option<String>) -> Sighting {
+fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>, below: &[&Stored]) -> Sighting {
     let source = look.places.shown(&stored.transcript);
     let mut observations = held.notes.remove(&stored.id).unwrap_or_default();
     let updated = Some(Time(stored.updated)).filter(|t| t.0 > 0);
     let seen = |fact| Observation::new(Witness::Store, fact).at(updated).from(source.clone());
-    let mut fact = turn(&stored, at_work);
+    let mut fact = turn(&stored, below);
     let open = matches!(fact, Fact::Turn(Turn::Open(_)));
     match &hold {
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             observations.extend(hosting(hold));
-            observations.extend(asks(hold, &stored));
             let (now, more) = as_of(hold, &stored, fact);
             fact = now;
+            match asks(hold, &stored, below) {
+                Some(Asked::Sure(asks)) => observations.push(asks),
+                Some(Asked::Perhaps(what)) => fact = Fact::TurnUnread(what.into()),
+                None => {}
+            }
             observations.extend(more);
         }
         None => observations.push(presence(look, &held.loose, &stored)),
@@ -100,7 +104,7 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
         updated_at: updated,
         tokens: stored.tokens,
         cost_usd: stored.cost,
-        tool: stored.call.filter(|_| open).map(|p| p.call.told()),
+        tool: stored.calls.first().filter(|_| open).map(|p| p.call.told()),
         ..About::default()
     };
     Sighting {
@@ -123,12 +127,14 @@ fn hosting(hold: &Hold) -> Option<Observation> {
     hold.shared.then(|| Observation::new(Witness::Process, Fact::Note(text.into())))
 }
 
-fn turn(stored: &Stored, at_work: Option<String>) -> Fact {
+fn turn(stored: &Stored, below: &[&Stored]) -> Fact {
+    let names = below.iter().map(|s| s.title.as_deref().or(s.prompt.as_deref()).unwrap_or("sub-agent"));
+    let at_work = (!below.is_empty()).then(|| names.collect::<Vec<_>>().join(", "));
     Fact::Turn(match (&stored.stand, at_work) {
         (Stand::Unread(why), _) => return Fact::TurnUnread(why.clone().into()),
-        (Stand::Open, Some(who)) if stored.call.is_none() => Turn::Open(Some(working(&who))),
+        (Stand::Open, Some(who)) if stored.calls.is_empty() => Turn::Open(Some(working(&who))),
         (Stand::Open, _) => {
-            Turn::Open(stored.call.as_ref().map(|p| Untrusted::new(format!("running {}", p.call.told()))))
+            Turn::Open(stored.calls.first().map(|p| Untrusted::new(format!("running {}", p.call.told()))))
         }
         (Stand::Never | Stand::Well, Some(who)) => Turn::Open(Some(working(&who))),
         (Stand::Never, None) => Turn::Never,
@@ -197,27 +203,49 @@ fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
     open && written && !logged && here
 }
 
+/// What a process asks a person.
+enum Asked {
+    Sure(Observation),
+    /// It asked, and what has become of that is not recorded.
+    Perhaps(String),
+}
+
 /// A tool that has not begun since the process asked for something waits for a
-/// person. Shells show that they run; edits and questions end when answered. Of
+/// person: the session's own, or one of a sub-agent's. Shells and sub-agents show
+/// that they run; what is done with files, and questions, end when answered. Of
 /// other tools it cannot be told whether they were allowed meanwhile.
-fn asks(hold: &Hold, stored: &Stored) -> Option<Observation> {
+fn asks(hold: &Hold, stored: &Stored, below: &[&Stored]) -> Option<Asked> {
     if let Stand::Failed(error, Some(need)) = &stored.stand {
         // What an earlier process lacked, this one may have.
         let own = stored.updated >= ap::started(&hold.bond.process).0;
-        return own
-            .then(|| Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(Some(Time(stored.updated))));
+        let seen = Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(Some(Time(stored.updated)));
+        return own.then_some(Asked::Sure(seen));
     }
-    let pending = stored.call.as_ref().filter(|p| stored.is_open() && !p.begun)?;
     let heard = hold.heard.as_ref()?;
-    let asked = heard.asked.filter(|at| pending.call.at.is_some_and(|start| *at + SLACK_MS >= start))?;
-    let (kind, text) = match pending.call.name.as_str() {
-        "question" => (AskKind::Question, pending.call.gist.clone()),
-        "bash" | "shell" | "edit" | "write" | "patch" | "apply_patch" | "multiedit" => {
-            (AskKind::Permission, pending.call.told())
-        }
-        _ => return None,
+    let asked = heard.asked()?;
+    let open = [stored].into_iter().filter(|s| s.is_open()).chain(below.iter().copied());
+    let calls = open.flat_map(|s| &s.calls).filter(|p| !p.begun);
+    let calls: Vec<&Call> =
+        calls.map(|p| &p.call).filter(|c| c.at.is_some_and(|start| asked + SLACK_MS >= start)).collect();
+    let sure = calls.iter().find_map(|call| {
+        let (kind, text) = match call.name.as_str() {
+            "question" => (AskKind::Question, call.gist.clone()),
+            "plan_exit" => (AskKind::Plan, call.told()),
+            "bash" | "shell" | "task" | "read" | "glob" | "grep" | "list" | "edit" | "write" | "patch"
+            | "apply_patch" | "multiedit" | "skill" | "todowrite" => (AskKind::Permission, call.told()),
+            _ => return None,
+        };
+        Some(Ask { kind, text: Untrusted::new(text) })
+    });
+    let told = |ask| {
+        let seen = Observation::new(Witness::Store, Fact::Asks(ask)).at(Some(Time(asked)));
+        Asked::Sure(seen.from(heard.path.to_string_lossy().into_owned()))
     };
-    let ask = Ask { kind, text: Untrusted::new(text) };
-    let seen = Observation::new(Witness::Store, Fact::Asks(ask)).at(Some(Time(asked)));
-    Some(seen.from(heard.path.to_string_lossy().into_owned()))
+    let perhaps = || {
+        let call = calls.first()?.told();
+        Some(Asked::Perhaps(format!(
+            "it asked for leave, and may wait for it or be at {call}: OpenCode does not record which"
+        )))
+    };
+    sure.map(told).or_else(perhaps)
 }

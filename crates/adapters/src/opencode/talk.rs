@@ -91,13 +91,18 @@ fn from_database(path: &Path, id: &str, offset: u64, last: Option<u64>) -> io::R
     })?;
     let more = last.is_some_and(|n| rows.len() as u64 >= n);
     let mut talk = Talk { said: Vec::new(), offset, more };
+    let newest = rows.iter().find(|(_, _, _, message, _)| message.as_deref().is_some_and(is_assistant));
+    let newest = newest.and_then(|(.., key)| key.clone());
     for (row, data, at, message, key) in rows.into_iter().rev() {
         let (Some(data), Some(message)) = (data, message) else { continue };
         let part = record::part(data.as_bytes(), LONGEST);
         let message = record::message(message.as_bytes());
         if let (Ok(part), Ok(message)) = (&part, &message) {
             if is_being_written(message.root(), part.root()) {
-                break;
+                if key == newest {
+                    break;
+                }
+                continue; // it was cut off, and stays so
             }
             let said = said(message.root(), part.root(), at.map(Time));
             let place = place(row.and_then(|r| u64::try_from(r).ok()).unwrap_or(0), 0);
@@ -106,6 +111,10 @@ fn from_database(path: &Path, id: &str, offset: u64, last: Option<u64>) -> io::R
         talk.offset = row.and_then(|r| u64::try_from(r).ok()).unwrap_or(talk.offset);
     }
     Ok(talk)
+}
+
+fn is_assistant(message: &str) -> bool {
+    record::message(message.as_bytes()).is_ok_and(|m| m.root().get("role").str() == Some("assistant"))
 }
 
 /// Text of a turn that goes on, which has no end yet.

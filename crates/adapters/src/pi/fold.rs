@@ -54,6 +54,8 @@ pub struct Transcript {
     pub calls: Vec<Call>,
     tokens: [u64; 4],
     cost: f64,
+    /// Some of it has no price that Pi knows.
+    unpriced: bool,
 }
 
 impl Transcript {
@@ -63,9 +65,9 @@ impl Transcript {
         Tokens { input, output, cache_read, cache_write }
     }
 
-    /// What all assistant lines cost.
-    pub fn cost(&self) -> f64 {
-        self.cost
+    /// What all assistant lines cost, if Pi knew the price of each.
+    pub fn cost(&self) -> Option<f64> {
+        (!self.unpriced).then_some(self.cost)
     }
 
     fn message(&mut self, message: Value<'_>) {
@@ -91,10 +93,16 @@ impl Transcript {
 
     fn assistant(&mut self, message: Value<'_>) {
         let usage = message.get("usage");
+        let mut used = false;
         for (sum, key) in self.tokens.iter_mut().zip(["input", "output", "cacheRead", "cacheWrite"]) {
-            *sum = sum.saturating_add(usage.get(key).u64().unwrap_or(0));
+            let count = usage.get(key).u64().unwrap_or(0);
+            *sum = sum.saturating_add(count);
+            used |= count > 0;
         }
-        self.cost += usage.get("cost").get("total").f64().unwrap_or(0.0).max(0.0);
+        // Pi writes 0 where it knows no price.
+        let cost = usage.get("cost").get("total").f64().unwrap_or(0.0).max(0.0);
+        self.cost += cost;
+        self.unpriced |= used && cost == 0.0;
         if let Some(model) = message.get("model").some_str() {
             self.model = Some(model.to_owned());
         }
@@ -168,6 +176,10 @@ impl Fold for Transcript {
     fn gap(&mut self) {
         self.stand = Stand::Unseen;
         self.calls.clear();
+    }
+
+    fn lost(&mut self) {
+        self.gap();
     }
 
     fn knows_head(&self) -> bool {

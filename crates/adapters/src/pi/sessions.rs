@@ -258,16 +258,15 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
     let open = matches!(turn, Some(Fact::Turn(Turn::Open(_))));
     let source = look.places.shown(&s.file.path);
     observations.extend(turn.map(|fact| Observation::new(Witness::Store, fact).at(updated).from(source)));
-    let (whole, unread) = s.read.as_ref().map_or((false, true), |r| (r.whole, r.unread.is_some()));
+    let counted = s.read.as_ref().is_ok_and(|r| r.is_exact());
     let f = s.read.map(|r| r.fold).unwrap_or_default();
-    let counted = whole && !unread;
     let since = word.as_ref().and_then(|w| w.since);
     Sighting {
         native_id,
         observations,
         about: About {
             tokens: counted.then(|| f.tokens()),
-            cost_usd: counted.then(|| f.cost()),
+            cost_usd: f.cost().filter(|_| counted),
             tool: f.calls.first().filter(|_| open).map(Call::told),
             parent: f.forked_from.as_deref().and_then(parent),
             name: f.name.clone(),

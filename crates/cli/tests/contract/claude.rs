@@ -1,6 +1,8 @@
 //! Claude Code without a terminal: one prompt, one process, and every way in which that goes on
 //! and ends. With a terminal: [`terminal`]. With several sessions or processes: [`several`].
+//! Where no answer ends the turn: [`halted`].
 
+mod halted;
 mod several;
 mod terminal;
 

@@ -170,6 +170,24 @@ fn resumed() {
 }
 
 #[test]
+fn resumed_from_elsewhere() {
+    let stage = Stage::new("exec-elsewhere");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (id, _) = finished(&codex, "hello");
+    let other = stage.sandbox.project("other");
+    codex.trust(&other);
+    let program = codex.program().args(["exec", "resume", "--json", &id, "HOLD here again"]).cwd(&other);
+    let child = stage.sandbox.spawn(&program);
+    stage.model.wait_for_hold("here", DEADLINE);
+    codex.wait_for_rollout(other.to_str().unwrap(), DEADLINE);
+    let row = stage.until("working", "turn open").held_by(child.pid());
+    stage.agree(&row.has("cwd", other.to_str().unwrap()));
+    stage.model.release("here");
+    child.output(DEADLINE).expect_success();
+    stage.now().ended("done").has("cwd", stage.sandbox.work().to_str().unwrap());
+}
+
+#[test]
 fn forked() {
     let stage = Stage::new("exec-forked");
     let codex = Codex::install(&stage.sandbox, &stage.model);

@@ -213,7 +213,8 @@ fn without_requests(text: &str) -> String {
     let heavy = ["api-request", "api-request-shape", "api-request-blob", "attachment"];
     let is_heavy = |line: &str| {
         let line = serde_json::from_str::<Value>(line).unwrap_or_default();
-        let tells = line["attachment"]["type"] == "max_turns_reached";
+        let tells = ["max_turns_reached", "hook_stopped_continuation", "structured_output"];
+        let tells = tells.iter().any(|kind| line["attachment"]["type"] == *kind);
         !tells && heavy.iter().any(|kind| line["type"] == *kind)
     };
     text.split_inclusive('\n').filter(|line| !is_heavy(line)).collect()

@@ -1,6 +1,7 @@
 //! Codex's thread locks: who really holds one, and which of several is the session.
 
 use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built, wait_for, wait_until};
+use serde_json::json;
 
 use crate::{
     asking::{ask, id, list},
@@ -155,11 +156,41 @@ fn a_server_called_by_another_name_holds_many_too() {
 }
 
 #[test]
+fn options_before_the_verb_change_nothing() {
+    let sandbox = Sandbox::new("options");
+    let codex = CodexStore::of(&sandbox);
+    let server = sandbox.lookalike("codex", &["-c", "model=exec", "--enable", "x", "app-server"]);
+    // A directory that is called like a verb.
+    let terminal = sandbox.lookalike("codex", &["--no-daemon", "-C", "app"]);
+    for (holder, n) in [(&server, 1), (&server, 2), (&terminal, 3)] {
+        codex.lock(holder, &id(n));
+        codex.thread(&id(n)).asked("fix it");
+    }
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(server.pid()));
+    seen.expect(&id(2), "working", Some(server.pid()));
+    seen.expect(&id(3), "working", Some(terminal.pid()));
+}
+
+#[test]
 fn an_open_rollout_tells_where_there_are_no_locks() {
     let sandbox = Sandbox::new("no-locks");
     let codex = CodexStore::of(&sandbox);
     let agent = sandbox.lookalike("codex", &["exec", "fix it"]);
     let rollout = codex.thread(&id(1)).asked("fix it");
+    agent.tell(&format!("open {}", rollout.path.display()));
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}
+
+#[test]
+fn an_open_rollout_tells_where_the_store_is_a_link() {
+    let sandbox = Sandbox::new("linked-store");
+    let real = sandbox.root().join("disk");
+    std::fs::create_dir(&real).expect("a folder");
+    std::os::unix::fs::symlink(&real, sandbox.home().join(".codex")).expect("a link");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["exec", "fix it"]);
+    let rollout = codex.thread_in(&id(1), &sandbox.project("other")).asked("fix it");
     agent.tell(&format!("open {}", rollout.path.display()));
     list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
 }
@@ -194,6 +225,52 @@ fn waiting_is_told_from_a_call_that_nobody_runs() {
     list(&sandbox).expect(&id(1), "waiting", Some(agent.pid()));
     agent.detach(&[("CODEX_THREAD_ID", &id(1)), ("CODEX_TOOL_CALL_ID", "call_1")]);
     list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}
+
+#[test]
+fn of_several_calls_at_once_the_one_that_nobody_runs_waits() {
+    let sandbox = Sandbox::new("several-calls");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["app-server"]);
+    let then = now();
+    let runs = |n: u64, call: &str| {
+        agent.detach(&[("CODEX_THREAD_ID", &id(n)), ("CODEX_TOOL_CALL_ID", call)]);
+    };
+    let ran = |call: &str| json!({"type": "item_completed", "item": {"type": "CommandExecution", "id": call}});
+    let patch = json!({"type": "custom_tool_call", "name": "apply_patch", "call_id": "p", "input": "*** Begin Patch"});
+    for n in 1..=6 {
+        codex.lock(&agent, &id(n));
+    }
+    let asked = |n: u64| codex.thread(&id(n)).at(then).asked("clean");
+    // One runs, the other has run: no output is written before both have.
+    asked(1).calls("a1", "make").calls("b1", "true").add("event_msg", ran("b1"));
+    runs(1, "a1");
+    // One runs, the other asks, whichever was called first.
+    asked(2).calls("a2", "make").calls("b2", "rm -rf build");
+    runs(2, "a2");
+    asked(3).calls("a3", "rm -rf build").calls("b3", "make");
+    runs(3, "b3");
+    // A patch is alone: it waits for the command before it, and the command after it waits for it.
+    asked(4).calls("a4", "make").add("response_item", patch.clone());
+    runs(4, "a4");
+    asked(5).add("response_item", patch.clone()).calls("b5", "make");
+    // What a version without items writes.
+    let ended = json!({"type": "exec_command_end", "call_id": "b6"});
+    asked(6).calls("a6", "make").calls("b6", "true").add("event_msg", ended);
+    runs(6, "a6");
+    wait_until("the calls to be older than any that may be about to run", DEADLINE, || now() > then + 1500);
+    let seen = list(&sandbox);
+    for (n, status, reason) in [
+        (1, "working", "running exec_command make"),
+        (2, "waiting", "permission: exec_command rm -rf build"),
+        (3, "waiting", "permission: exec_command rm -rf build"),
+        (4, "working", "running apply_patch *** Begin Patch"),
+        (5, "waiting", "permission: apply_patch *** Begin Patch"),
+        (6, "working", "running exec_command make"),
+    ] {
+        let row = seen.session(&id(n));
+        assert_eq!((&row["status"], &row["reason"]), (&json!(status), &json!(reason)), "{n}: {row:#}");
+    }
 }
 
 #[test]

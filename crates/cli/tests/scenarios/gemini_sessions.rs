@@ -222,6 +222,27 @@ fn a_damaged_conversation_harms_no_other() {
 }
 
 #[test]
+fn a_line_that_cannot_be_read_is_not_guessed_at() {
+    let sandbox = Sandbox::new("gemini-broken-line");
+    let store = GeminiStore::of(&sandbox);
+    let chat = store.session(&id(1)).asked("one").answered("1").asked("two").answered("2");
+    let good = fs::read_to_string(&chat.path).expect("a conversation");
+    let answers: Vec<usize> =
+        good.lines().enumerate().filter(|(_, line)| line.contains("\"tokens\"")).map(|(n, _)| n).collect();
+    let [first, last] = answers[..] else { panic!("two answers: {good}") };
+    for (n, status) in [(last, "unknown"), (first, "done")] {
+        let lines = good.lines().enumerate().map(|(i, line)| if i == n { &line[..line.len() / 2] } else { line });
+        let lines: String = lines.map(|line| format!("{line}\n")).collect();
+        // Gemini dates each message in a line of its own, which tells nothing of the turn.
+        let dated = format!("{lines}{}\n", json!({"$set": {"lastUpdated": "2026-11-15T07:55:16.412Z"}}));
+        fs::write(&chat.path, dated).expect("a conversation");
+        let seen = list(&sandbox);
+        let row = seen.session(&id(1));
+        assert_eq!((&row["status"], &row["tokens"]), (&json!(status), &json!(null)), "line {n}: {row}");
+    }
+}
+
+#[test]
 fn the_list_of_projects_is_asked_only_where_a_project_does_not_say() {
     let sandbox = Sandbox::new("gemini-projects");
     let store = GeminiStore::of(&sandbox);

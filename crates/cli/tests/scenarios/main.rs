@@ -65,6 +65,7 @@ mod targets;
 mod top;
 mod top_acting;
 mod top_ssh;
+mod turns;
 mod unbound;
 mod usage;
 mod waiting;

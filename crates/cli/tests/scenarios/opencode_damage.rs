@@ -43,6 +43,36 @@ fn a_database_that_cannot_be_read_is_a_warning_and_hides_nothing_else() {
 }
 
 #[test]
+fn a_page_that_is_damaged_is_told_of_and_what_it_held_is_not_made_up() {
+    let sandbox = Sandbox::new("opencode-pages");
+    let store = OpenCodeStore::of(&sandbox);
+    let text = "a prompt that fills pages ".repeat(40);
+    for n in 0..40 {
+        store.session(&format!("ses_{n:02}")).asked(&text).answered("done");
+    }
+    let path = store.path("opencode.db");
+    let sound = fs::read(&path).expect("the database");
+    let told = |of: &crate::asking::Answer| -> Vec<String> {
+        let all = of.json["sessions"].as_array().expect("sessions").iter();
+        all.map(|s| format!("{} {} {}", s["native_id"], s["status"], s["prompt"])).collect()
+    };
+    let before = told(&list(&sandbox));
+    let mut harmed = 0;
+    for page in 1..sound.len() / 4096 {
+        let mut damaged = sound.clone();
+        damaged[page * 4096..(page + 1) * 4096].fill(0);
+        fs::write(&path, damaged).expect("a damaged database");
+        let seen = list(&sandbox);
+        let other: Vec<String> = told(&seen).into_iter().filter(|row| !before.contains(row)).collect();
+        let lost = before.len() - told(&seen).len();
+        assert!(other.is_empty() && lost == 0 || seen.warns_of("opencode.db"), "page {page}, {lost} lost: {other:?}");
+        assert!(other.iter().all(|row| row.starts_with("\"ses_")), "page {page}: {other:?}");
+        harmed += usize::from(!other.is_empty());
+    }
+    assert!(harmed > 2, "some pages held what is shown: {harmed}");
+}
+
+#[test]
 fn a_database_that_is_written_or_locked() {
     let sandbox = Sandbox::new("opencode-locked");
     let store = OpenCodeStore::of(&sandbox);
@@ -101,6 +131,7 @@ fn rows_that_make_no_sense_spoil_no_others() {
     assert_eq!((&seen.session("ses_good")["tokens"], &seen.session("ses_good")["cost_usd"]), (&tokens, &json!(0.5)));
     seen.expect("ses_torn", "unknown", None);
     seen.expect("ses_odd", "unknown", None);
+    assert!(seen.warns_of("opencode.db"), "{:?}", seen.warnings());
     assert!(seen.session("ses_odd")["tokens"].is_null());
     seen.expect("ses_failed", "failed", None);
     assert_eq!(seen.session("ses_failed")["reason"], "no credit");

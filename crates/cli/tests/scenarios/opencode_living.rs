@@ -168,12 +168,66 @@ fn waiting_is_told_from_a_tool_that_runs() {
     assert_eq!(seen.session("ses_bash")["reason"], "permission: bash make");
     store.sql("UPDATE part SET data = replace(data, '\"status\"', '\"metadata\":{\"output\":\"\"},\"status\"')");
     list(&sandbox).expect("ses_bash", "working", Some(run.pid()));
-    // What else may be slow cannot be told from what waits.
+    // What else may be slow cannot be told from what waits, and nothing is claimed of it.
     store.session("ses_fetch").asked("two").calls("webfetch", &json!({"url": "http://x"}), false);
     let other = sandbox.lookalike("opencode", &["-s", "ses_fetch"]);
     store.logs(&other, "bbbb", "message=loop session.id=ses_fetch step=0");
     store.logs(&other, "bbbb", "message=asking id=per_2 permission=webfetch");
-    list(&sandbox).expect("ses_fetch", "working", Some(other.pid()));
+    list(&sandbox).expect("ses_fetch", "unknown", Some(other.pid()));
+}
+
+#[test]
+fn what_a_sub_agent_or_a_second_call_asks_is_asked_too() {
+    let sandbox = Sandbox::new("opencode-asks-below");
+    let store = OpenCodeStore::of(&sandbox);
+    let input = json!({"command": "make"});
+    store.session("ses_root").asked("one").calls("task", &json!({"description": "look around"}), true);
+    store.below("ses_sub", "ses_root").asked("look around").calls("bash", &input, false);
+    let run = sandbox.lookalike("opencode", &[]);
+    store.logs(&run, "aaaa", "message=loop session.id=ses_root step=0");
+    list(&sandbox).expect("ses_root", "working", Some(run.pid()));
+    store.logs(&run, "aaaa", "message=asking id=per_1 permission=bash");
+    // A question that was answered is not the one that waits.
+    store.logs(&run, "aaaa", "message=asking id=que_1 questions=1");
+    store.logs(&run, "aaaa", "message=replied requestID=que_1");
+    let seen = list(&sandbox);
+    seen.expect("ses_root", "waiting", Some(run.pid()));
+    assert_eq!(seen.session("ses_root")["reason"], "permission: bash make");
+
+    store.session("ses_two").asked("two").message(
+        &json!({"role": "assistant", "time": {"created": now()}}),
+        &[
+            json!({"type": "tool", "tool": "bash", "callID": "1", "state":
+                {"status": "running", "input": {"command": "sleep 9"}, "metadata": {}, "time": {"start": now()}}}),
+            json!({"type": "tool", "tool": "read", "callID": "2", "state":
+                {"status": "running", "input": {"filePath": "/etc/hosts"}, "time": {"start": now()}}}),
+        ],
+    );
+    let other = sandbox.lookalike("opencode", &["-s", "ses_two"]);
+    store.logs(&other, "bbbb", "message=loop session.id=ses_two step=0");
+    list(&sandbox).expect("ses_two", "working", Some(other.pid()));
+    store.logs(&other, "bbbb", "message=asking id=per_2 permission=external_directory");
+    let seen = list(&sandbox);
+    seen.expect("ses_two", "waiting", Some(other.pid()));
+    assert_eq!(seen.session("ses_two")["reason"], "permission: read /etc/hosts");
+}
+
+#[test]
+fn what_was_said_after_a_reply_that_was_cut_off_is_told() {
+    let sandbox = Sandbox::new("opencode-cut-off");
+    let store = OpenCodeStore::of(&sandbox);
+    // Killed while it wrote, then resumed: the old reply stays without an end.
+    let cut_off = json!({"role": "assistant", "time": {"created": now()}});
+    let half = [json!({"type": "text", "text": "", "time": {"start": now()}})];
+    store.session("ses_one").asked("one").message(&cut_off, &half).asked("two").answered("2");
+    let peeked = ask(&sandbox, &["peek", "ses_one", "-n", "9", "--json"]).json();
+    let said = peeked["messages"].as_array().expect("messages").iter().map(|m| m["text"].as_str());
+    assert_eq!(said.collect::<Vec<_>>(), [Some("one"), Some("two"), Some("2")]);
+    assert_eq!(peeked["reply"], "2");
+    // The newest one is still being written, even if more was asked meanwhile.
+    store.session("ses_two").asked("one").message(&cut_off, &half).asked("two");
+    let peeked = ask(&sandbox, &["peek", "ses_two", "-n", "9", "--json"]).json();
+    assert_eq!(peeked["messages"].as_array().expect("messages").len(), 1, "{peeked}");
 }
 
 #[test]

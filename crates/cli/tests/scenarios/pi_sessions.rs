@@ -208,6 +208,42 @@ fn a_damaged_session_harms_no_other() {
 }
 
 #[test]
+fn what_has_no_price_has_no_cost() {
+    let sandbox = Sandbox::new("pi-no-price");
+    let pi = PiStore::of(&sandbox);
+    let free = json!({"role": "assistant", "content": [], "model": "own", "stopReason": "stop",
+        "usage": {"input": 10, "output": 1, "cost": {"total": 0}}});
+    pi.session(&id(1)).asked("one").answered("1").asked("two").message(free);
+    pi.session(&id(2)).asked("one");
+    let seen = list(&sandbox);
+    let row = seen.session(&id(1));
+    assert_eq!((&row["tokens"]["input"], &row["cost_usd"]), (&json!(110), &json!(null)));
+    assert_eq!(seen.session(&id(2))["cost_usd"], 0.0, "nothing was used");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_not_guessed_at() {
+    let sandbox = Sandbox::new("pi-broken-line");
+    let pi = PiStore::of(&sandbox);
+    let session = pi.session(&id(1)).asked("one").answered("1").asked("two").answered("2");
+    pi.session(&id(2)).asked("one").answered("1");
+    let good = fs::read_to_string(&session.path).expect("a session");
+    let broken = |n: usize| {
+        let lines = good.lines().enumerate().map(|(i, line)| if i == n { &line[..line.len() / 2] } else { line });
+        fs::write(&session.path, lines.map(|line| format!("{line}\n")).collect::<String>()).expect("a session");
+        let seen = list(&sandbox);
+        seen.expect(&id(2), "done", None);
+        assert!(seen.warns_of(&format!("{}.jsonl", id(1))), "{:?}", seen.warnings());
+        let row = seen.session(&id(1));
+        assert_eq!((&row["tokens"], &row["cost_usd"]), (&json!(null), &json!(null)), "line {n}");
+        (row["status"].clone(), row["live"].clone())
+    };
+    let last = good.lines().count() - 1;
+    assert_eq!(broken(last), (json!("unknown"), json!(false)), "it may have been the end, or an error");
+    assert_eq!(broken(last - 2), (json!("done"), json!(false)), "what came later tells");
+}
+
+#[test]
 fn hostile_text_stays_on_its_row() {
     let sandbox = Sandbox::new("pi-hostile");
     let pi = PiStore::of(&sandbox);

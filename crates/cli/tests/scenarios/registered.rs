@@ -46,6 +46,41 @@ fn called_by_another_name_it_is_still_itself() {
 }
 
 #[test]
+fn the_file_of_a_version_is_the_program() {
+    let sandbox = Sandbox::new("versions");
+    let claude = ClaudeStore::of(&sandbox);
+    let file = sandbox.install_copy("share/claude/versions/2.1.325", &built("lariat-lookalike"));
+    let start = |program: lariat_testkit::Program| Lookalike::start(&sandbox, &program.stdin(Stdin::Pipe));
+    let one = start(sandbox.program(&file));
+    claude.register(&one, &id(1)).says("busy");
+    claude.session(&id(1)).asked("fix it");
+    // Called by another name, only the file tells.
+    let two = start(sandbox.program(&file).arg0("cc"));
+    claude.register(&two, &id(2)).says("idle");
+    let three = start(sandbox.program(&file).args(["--session-id", &id(3)]));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(one.pid()));
+    seen.expect(&id(2), "idle", Some(two.pid()));
+    seen.expect(&id(3), "starting", Some(three.pid()));
+    assert_eq!((seen.code, seen.unbound()), (0, vec![]));
+}
+
+#[test]
+fn without_a_status_an_old_answer_is_not_rest() {
+    let sandbox = Sandbox::new("no-status");
+    let claude = ClaudeStore::of(&sandbox);
+    let talk = claude.session(&id(1)).at(crate::moment::now() - 86_400_000).asked("fix it").answered("fixed").left();
+    // As 2.1.197 does with `-p`.
+    let agent = sandbox.lookalike("claude", &["-p", "--resume", &id(1), "go on"]);
+    let _entry = claude.register(&agent, &id(1));
+    list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
+    let talk = talk.at(crate::moment::now() + 1).asked("go on");
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+    drop(talk.answered("gone on"));
+    list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
+}
+
+#[test]
 fn a_pid_with_another_start_time_is_stale() {
     let sandbox = Sandbox::new("restarted");
     let claude = ClaudeStore::of(&sandbox);

@@ -244,6 +244,24 @@ fn taken_back_then_left() {
 }
 
 #[test]
+fn taken_back_then_left_by_a_word() {
+    let stage = Stage::new("tui-esc-word");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &claude, &[]);
+    tui.submit("HOLD here hello", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_at_work("HOLD here hello");
+    tui.press(Key::Esc);
+    stage.until("idle", "at its prompt");
+    tui.press(Key::Ctrl('u'));
+    tui.submit("exit", DEADLINE);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+    let row = stage.now().ended("stopped");
+    stage.agree(&row);
+    stage.keep(Store::Claude, &[(&row, "stopped")]);
+}
+
+#[test]
 fn taken_back_then_killed() {
     let stage = Stage::new("tui-esc-sigkill");
     let claude = Claude::install(&stage.sandbox, &stage.model);

@@ -146,6 +146,37 @@ fn a_tool_that_needs_no_approval() {
 }
 
 #[test]
+fn of_two_tools_at_once_one_is_through() {
+    let stage = Stage::new("tui-two-tools");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let (tui, _) = ready(&stage, &codex);
+    tui.submit("PARALLEL touch started; cat pipe ;; echo quick", DEADLINE);
+    stage.until_started();
+    tui.wait_for_text("Ran echo quick", DEADLINE);
+    let row = stage.until_look("the other at work", |look| {
+        let [row] = look.rows.as_slice() else { return None };
+        assert_ne!(row.status(), "waiting", "nobody is asked: {row}");
+        let old = row.is("working", "running exec_command touch started") && look.age(row) > 2.0;
+        old.then(|| row.clone())
+    });
+    stage.agree(&row.held_by(tui.pid()));
+}
+
+#[test]
+fn a_sub_agent_that_asks() {
+    let stage = Stage::new("tui-sub-agent-approval");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &codex);
+    tui.submit("THEN up AGENT ESCALATE TOOL touch made", DEADLINE);
+    tui.wait_for_text("Would you like to run the following command?", DEADLINE);
+    let asks = stage.until("waiting", "permission: exec_command touch made").held_by(tui.pid());
+    assert_eq!(asks.id(), row.id(), "it is its session's");
+    stage.agree(&asks);
+    stage.keep(Store::Codex, &[(&asks, "interrupted")]);
+}
+
+#[test]
 fn waiting_for_an_answer() {
     let stage = Stage::new("tui-question");
     let codex = Codex::install(&stage.sandbox, &stage.model);

@@ -58,6 +58,52 @@ fn no_session_then_working_aborted_waiting_and_ended() {
     stage.keep(Store::OpenCode, &[(&row, "stopped")]);
 }
 
+#[test]
+fn whoever_of_it_asks_and_for_what_it_waits() {
+    let stage = Stage::new("tui-asks");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    opencode.ask_for("bash");
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let tui = opencode.terminal(&[]);
+    tui.wait_for_text("Ask anything", DEADLINE);
+    tui.wait_for_text("Scripted", DEADLINE);
+    let waits = |what: &str| {
+        let row = stage.until("waiting", &format!("permission: {what}")).held_by(tui.pid());
+        assert_eq!(stage.agree(&row)["asks"], row.0["reason"]);
+        tui.wait_for_text("Allow once", DEADLINE);
+    };
+
+    // A sub-agent.
+    tui.submit("AGENT TOOL touch started; cat pipe", DEADLINE);
+    waits("bash touch started; cat pipe");
+    tui.press(Key::Enter);
+    stage.until_started();
+    stage.until("working", "running task").held_by(tui.pid());
+    stage.sandbox.run(["sh", "-c", "echo > pipe"]).expect_success();
+    stage.until("idle", "turn over").held_by(tui.pid());
+
+    // What lies elsewhere is asked for without any setting.
+    tui.submit(r#"CALL read {"filePath":"/etc/hostname"}"#, DEADLINE);
+    waits("read /etc/hostname");
+    tui.press(Key::Enter);
+    stage.until("idle", "turn over").held_by(tui.pid());
+
+    // One of two calls, while the other runs.
+    stage.sandbox.run(["rm", "started"]).expect_success();
+    tui.submit("PARALLEL touch started; cat pipe ;; touch other", DEADLINE);
+    waits("bash touch started; cat pipe");
+    tui.press(Key::Enter);
+    stage.until_started();
+    waits("bash touch other");
+    stage.sandbox.run(["sh", "-c", "echo > pipe"]).expect_success();
+    waits("bash touch other");
+    tui.press(Key::Enter);
+    stage.until("idle", "turn over").held_by(tui.pid());
+    tui.signal(Signal::TERM);
+    tui.wait(DEADLINE);
+    stage.now().ended("done");
+}
+
 /// One request to the server; it never answers late.
 fn post(port: u16, path: &str, body: &Value) -> Value {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server");
