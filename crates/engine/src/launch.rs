@@ -18,6 +18,7 @@ use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::{Given, Settings};
 use lariat_adapters::{Ask, LONGEST_ARGUMENT};
 use lariat_core::{Status, Time, Warning};
+use lariat_shim::start::Begun;
 use lariat_sys::point::point;
 use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable};
@@ -75,11 +76,10 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     let typed = ask.prompt.take_if(|p| !ask.headless && (is_typed || p.len() > LONGEST_ARGUMENT));
     adapter.start(&ask).map_err(LaunchError::Impossible)?;
     durable::make_folder(&places.state).map_err(files(&places.state))?;
-    let (lock, known) = enter(question, order, &cwd)?;
+    let Entered { lock, known, handle, folder, begun } = enter(question, order, &cwd)?;
     point("launch.claimed");
     evict::forget(&evict::old(places, evict::retain(places), Some(&known.launched)));
-    let (handle, folder) =
-        handle::make(places, order.worktree.as_ref().map(|w| w.handle.as_str())).map_err(files(&places.state))?;
+    durable::begin_folder(&folder).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
         let record = Record {
@@ -98,7 +98,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
         let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");
         let start =
             Start { question, adapter, folder, record, plan, env, generation: 1, verb, what: verb, again: false };
-        start.run(vec![lock])
+        start.run(begun, vec![lock])
     });
     let started = match started {
         Ok(started) => started,
@@ -120,20 +120,36 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     Ok((started, wrong))
 }
 
-/// The lock under which a launch happens, once nothing is in its way, and what is on record
-/// then. What was cut short is finished first.
-fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<(File, Arc<Known>), LaunchError> {
+/// A launch that nothing is in the way of.
+struct Entered {
+    /// The lock under which it happens.
+    lock: File,
+    /// What is on record then.
+    known: Arc<Known>,
+    handle: String,
+    /// Where its folder is to be.
+    folder: PathBuf,
+    /// Its shim, which waits.
+    begun: Begun,
+}
+
+/// Waits until nothing is in the way of a launch. What was cut short is finished first; the shim
+/// begins while we look.
+fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, LaunchError> {
     let places = &question.places;
     let most = most(places)?;
     let mut finished = false;
     loop {
         let lock = claims::guard(places).map_err(files(&places.state))?;
+        let wanted = order.worktree.as_ref().map(|w| w.handle.as_str());
+        let (handle, folder) = handle::choose(places, wanted).map_err(files(&places.state))?;
+        let begun = start::begin(&folder)?;
         let look = (!order.force).then(|| claims::holders_and_known(question));
         let known = look.as_ref().map_or_else(|| Arc::new(Known::read(places)), |(.., known)| Arc::clone(known));
         if !std::mem::replace(&mut finished, true) {
             after::owed_of(&known.launched);
             if stop::may_be_left(&known) {
-                drop(lock); // to end somebody takes its time
+                drop((lock, begun)); // to end somebody takes its time
                 stop::finish_left(question);
                 continue;
             }
@@ -142,16 +158,16 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<(File, Arc<Kn
         if let Some((holders, warnings, _)) = &look {
             is_free(holders, warnings, cwd)?;
         }
-        let Some(max) = order.max.or(most) else { return Ok((lock, known)) };
-        let running = running(places, order.group.as_deref());
-        if running.len() < max {
-            return Ok((lock, known));
-        }
+        let max = order.max.or(most);
+        let running = max.map_or_else(Vec::new, |_| running(places, order.group.as_deref()));
+        let Some(max) = max.filter(|max| running.len() >= *max) else {
+            return Ok(Entered { lock, known, handle, folder, begun });
+        };
         if !order.queue || max == 0 {
             let whose = order.group.as_ref().map_or_else(String::new, |g| format!(" in group {g}"));
             return Err(LaunchError::Full { running: running.len(), max, whose });
         }
-        drop(lock);
+        drop((lock, begun));
         let mut watch = Watch::new().map_err(files(&places.state))?;
         running.iter().for_each(|pid| watch.process(*pid));
         // One whose process cannot be watched is looked at again.

@@ -203,8 +203,9 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             ..record_of(adapter, launched.as_ref(), again, &asked)
         };
         let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
+        let begun = start::begin(folder)?;
         Start { question, adapter, folder, record, plan, env, generation, verb, what, again }
-            .run(vec![guard, act, starting])
+            .run(begun, vec![guard, act, starting])
     });
     match started {
         Ok(started) => Ok(Resumed { started, way, said: asked.prompt }),

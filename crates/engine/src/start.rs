@@ -3,8 +3,8 @@
 //!
 //! # Theory of operation
 //!
-//! 1. What is to be started is stored, with the wish that it shall run. The shim begins
-//!    meanwhile, and waits for that.
+//! 1. What is to be started is stored, with the wish that it shall run. The shim has begun
+//!    before that, and waits for it.
 //! 2. The shim starts the agent; the claims' lock is let go once the agent is on record,
 //!    where others see it.
 //! 3. While that is written, the agent comes up. Its own id is known: chosen by us where the agent allows it, else
@@ -25,7 +25,7 @@ use lariat_adapters::settings::Settings;
 use lariat_adapters::{Adapter, Ask, Plan};
 use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Process, VERSION};
-use lariat_shim::start::{self, Running, StartError};
+use lariat_shim::start::{self, Begun, Running, StartError};
 use lariat_sys::point::point;
 use lariat_sys::process::{self, Identity};
 use lariat_sys::tree::Tree;
@@ -239,6 +239,12 @@ fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(O
     ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
 }
 
+/// Begins the shim of a folder, which may not be there yet.
+pub(crate) fn begin(folder: &Path) -> Result<Begun, LaunchError> {
+    let program = std::env::current_exe().map_err(files(folder))?;
+    Ok(start::begin(&program, folder)?)
+}
+
 /// Everything that is needed to start an agent in a folder.
 pub(crate) struct Start<'a> {
     pub question: &'a Question,
@@ -259,12 +265,11 @@ pub(crate) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Starts it. The locks are let go once the agent can be seen where it stands.
-    pub fn run(mut self, locks: Vec<File>) -> Result<Started, LaunchError> {
+    /// Starts it, by the shim that was begun for that. The first of the locks, that of the claims,
+    /// is let go once the agent can be seen where it stands.
+    pub fn run(mut self, begun: Begun, locks: Vec<File>) -> Result<Started, LaunchError> {
         let folder = self.folder;
         let began = Time(clock::now_ms());
-        let program = std::env::current_exe().map_err(files(folder))?;
-        let begun = start::begin(&program, folder)?;
         clear(folder).map_err(files(folder))?;
         if let Some(input) = &self.plan.input {
             durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;
@@ -286,9 +291,13 @@ impl Start<'_> {
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
         let running = first.and_then(|()| Ok(begun.go(&env)?))?;
         let agent = running.agent.clone();
-        let mut recording = Some((running, locks));
+        let mut locks = locks.into_iter();
+        let mut recording = Some((running, locks.next()));
+        // Until it is up it looks like one that has gone on elsewhere: who would end it waits a
+        // moment for that.
+        let mut locks: Vec<File> = locks.collect();
         let chosen = self.record.native_id.is_some();
-        let known = self.know(&agent, began, &mut recording);
+        let known = self.know(&agent, began, &mut recording, &mut locks);
         // While its shim writes down that it runs.
         if let (Ok(native_id), true) = (&known, chosen) {
             self.tell(native_id, &agent);
@@ -319,7 +328,8 @@ impl Start<'_> {
         &self,
         agent: &Process,
         began: Time,
-        recording: &mut Option<(Running, Vec<File>)>,
+        recording: &mut Option<(Running, Option<File>)>,
+        locks: &mut Vec<File>,
     ) -> Result<String, LaunchError> {
         let (clock, name) = (Instant::now(), self.adapter.name());
         let pidfd = Identity::open(agent.pid).ok().map(|(_, pidfd)| pidfd);
@@ -342,6 +352,9 @@ impl Start<'_> {
                     return Err(LaunchError::NoId(name.into(), agent.pid, PATIENCE));
                 }
                 _ => {}
+            }
+            if clock.elapsed() > AT_ONCE {
+                locks.clear();
             }
             // A look soon after the start, later ones further apart. Hints of the kernel would
             // cost more than they bring: letting go of them takes it as long as a launch.
@@ -411,9 +424,9 @@ impl Start<'_> {
     }
 }
 
-/// Waits until the agent is on record, and lets the locks go.
-fn until_recorded(recording: &mut Option<(Running, Vec<File>)>) -> Result<(), LaunchError> {
-    recording.take().map_or(Ok(()), |(running, _locks)| Ok(running.recorded().map(drop)?))
+/// Waits until the agent is on record, and lets the claims' lock go.
+fn until_recorded(recording: &mut Option<(Running, Option<File>)>) -> Result<(), LaunchError> {
+    recording.take().map_or(Ok(()), |(running, _claims)| Ok(running.recorded().map(drop)?))
 }
 
 /// Whether somebody other than the shim ties the session to the agent it started, by
