@@ -101,6 +101,11 @@ pub trait Adapter: Send + Sync {
     fn state_in_output(&self, _last: &[u8], _argv: &[String]) -> Option<State> {
         None
     }
+    /// What a live agent asks a person on its terminal before it listens to anything else, from the last of what
+    /// it wrote there, where nothing else tells.
+    fn asks_in_output(&self, _last: &[u8]) -> Option<lariat_core::Ask> {
+        None
+    }
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
     /// where that tells more than its exit and its store.
     fn finished_in_output(&self, _last: &[u8]) -> Option<bool> {

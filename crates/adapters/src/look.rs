@@ -15,6 +15,7 @@ use lariat_sys::scan::{Process, Table};
 use lariat_sys::{file, names};
 
 use crate::settings::Settings;
+use crate::store::Saving;
 
 /// How long the machine may take to say where its user lives.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -205,6 +206,8 @@ pub struct Report {
     pub unhinted: bool,
     /// Somebody who should have been asked did not answer.
     pub partial: bool,
+    /// What was read is being written down.
+    pub saving: Vec<Saving>,
 }
 
 impl Report {

@@ -96,6 +96,15 @@ pub struct Reading<F> {
     pub unread: Option<String>,
 }
 
+impl<F: Fold> Reading<F> {
+    /// The line that starts there is not taken in.
+    fn lose(&mut self, start: u64) {
+        self.lost = true;
+        self.fold.lost();
+        self.complain(start);
+    }
+}
+
 impl<F: Default> Reading<F> {
     fn blank() -> Box<Reading<F>> {
         Box::new(Reading {
@@ -116,6 +125,12 @@ impl<F> Reading<F> {
     /// Whether every line was taken in, so that what they add up to is exact.
     pub fn is_exact(&self) -> bool {
         self.whole && !self.lost && self.unread.is_none()
+    }
+
+    /// Something about the line that starts there is wrong.
+    fn complain(&mut self, start: u64) {
+        let (count, first) = self.broken.unwrap_or((0, start));
+        self.broken = Some((count.saturating_add(1), first));
     }
 
     /// What could not be read of the file, if anything.
@@ -277,20 +292,21 @@ impl<F: Fold> Reader<F> {
                 Err(Bad::Unfinished) => break,
                 Err(Bad::Io(e)) => return Err(e),
                 Err(Bad::Broken) => {
-                    if !skip_line(&mut self.source)? {
-                        break; // garbage without an end: still being written
-                    }
+                    let ends = skip_line(&mut self.source)?;
                     reading.spoilt = true;
+                    if !ends {
+                        // No line that is still being written begins like that: a power cut leaves such ends.
+                        reading.ragged = true;
+                        reading.lose(start);
+                        break;
+                    }
                     false
                 }
             };
             if reading.spoilt {
-                reading.lost = true;
-                reading.fold.lost();
-            }
-            if !fine {
-                let (count, first) = reading.broken.unwrap_or((0, start));
-                reading.broken = Some((count.saturating_add(1), first));
+                reading.lose(start);
+            } else if !fine {
+                reading.complain(start);
             }
             reading.offset = self.source.position();
             if enough(&reading.fold) {

@@ -158,6 +158,14 @@ fn after_an_unreadable_last_line_the_end_is_unknown_until_another_tells() {
     temp.add(b"2}\n");
     let mended = temp.read(Some(spoilt), true);
     assert_eq!((mended.fold.last, mended.unread.as_deref(), mended.is_exact()), (Some(2), None, false));
+    // What a power cut leaves is no line that is still being written, and what comes after it is read.
+    temp.set(b"{\"n\":1}\n");
+    temp.add(&[0; 5000]);
+    let cut = temp.read(None, true);
+    assert_eq!((cut.broken, cut.unread.is_some(), cut.is_exact()), (Some((1, 8)), true, false));
+    temp.add(b"\n{\"n\":2}\n");
+    let mended = temp.read(Some(cut), true);
+    assert_eq!((mended.broken, mended.fold.sum, mended.unread.as_deref()), (Some((1, 8)), 3, None));
     // What is not UTF-8 is read all the same.
     temp.set(b"{\"n\":1}\n{\"n\":\"\xff\"}\n");
     let odd = temp.read(None, true);

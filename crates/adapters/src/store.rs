@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lariat_sys::clock;
@@ -49,7 +50,8 @@ pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
 /// What files hold, as they were read now or before.
 pub struct Readings<F> {
     cache: Cache,
-    fresh: Vec<Batch>,
+    /// What was read now, as it is kept, of some files each.
+    fresh: Vec<Vec<u8>>,
     places: Vec<Place>,
     fold: std::marker::PhantomData<fn() -> F>,
 }
@@ -62,13 +64,6 @@ enum Place {
     Fresh { batch: usize, from: usize, to: usize, whole: bool },
     /// The file could not be read.
     Failed(io::Error),
-}
-
-/// Some files that were read by one thread: the readings as they are kept, and
-/// for each file where its reading is.
-struct Batch {
-    bytes: Vec<u8>,
-    places: Vec<(usize, Place)>,
 }
 
 /// A cache that is being loaded, while the store's directories are walked.
@@ -103,30 +98,42 @@ impl Loading {
 
 /// What files hold, of which the cache does not know all yet.
 pub struct Unsaved<F> {
-    readings: Readings<F>,
+    readings: Arc<Readings<F>>,
     /// What the cache is to be told: the files' keys, and whether they are all files there are.
     keys: Option<(Vec<Key>, bool)>,
     now: i64,
 }
 
-impl<F: Fold> Unsaved<F> {
-    /// Does something with the readings while they are written down: nobody waits for that.
-    pub fn while_saving<R>(self, work: impl FnOnce(&Readings<F>) -> R) -> (R, Readings<F>) {
-        let Unsaved { readings, keys, now } = self;
-        let Some((keys, all)) = keys else { return (work(&readings), readings) };
-        let done = std::thread::scope(|scope| {
-            let save = || readings.save(&keys, all, now);
-            if std::thread::Builder::new().spawn_scoped(scope, save).is_err() {
-                save();
-            }
-            work(&readings)
-        });
-        (done, readings)
+/// Readings that are being written down: whoever drops this waits for it.
+#[derive(Debug, Default)]
+pub struct Saving(Option<std::thread::JoinHandle<()>>);
+
+impl Drop for Saving {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(std::thread::JoinHandle::join); // a cache that is not written is no loss
     }
 }
 
-/// Reads files through a cache, on all cores.
-pub fn read<F: Fold>(look: &Look<'_>, cache: Loading, files: &[&Found]) -> Unsaved<F> {
+impl<F: Fold + 'static> Unsaved<F> {
+    /// Does something with the readings while they are written down: nobody waits for that.
+    pub fn while_saving<R>(self, work: impl FnOnce(&Readings<F>) -> R) -> (R, Saving) {
+        let Unsaved { readings, keys, now } = self;
+        let saving = keys.and_then(|(keys, all)| {
+            let readings = Arc::clone(&readings);
+            std::thread::Builder::new().spawn(move || readings.save(&keys, all, now)).ok()
+        });
+        (work(&readings), Saving(saving))
+    }
+}
+
+/// Reads files through a cache, on all cores. What is read now is shown at once, with the number of the file, by
+/// the thread that has it at hand: whoever makes something of it there need not ask for it later.
+pub fn read<F: Fold>(
+    look: &Look<'_>,
+    cache: Loading,
+    files: &[&Found],
+    show: impl Fn(usize, Box<Reading<F>>) + Sync,
+) -> Unsaved<F> {
     let cache = cache.wait();
     let now = clock::now_ms().saturating_mul(1_000_000);
     let mut missing = Vec::new();
@@ -144,18 +151,18 @@ pub fn read<F: Fold>(look: &Look<'_>, cache: Loading, files: &[&Found]) -> Unsav
     let places = places.collect();
     let mut readings = Readings { cache, fresh: Vec::new(), places, fold: std::marker::PhantomData };
     if missing.is_empty() {
-        return Unsaved { readings, keys: None, now };
+        return Unsaved { readings: Arc::new(readings), keys: None, now };
     }
-    readings.read_missing(look, files, missing);
+    readings.read_missing(look, files, missing, show);
     let keys = files.iter().map(|f| f.key).collect();
-    Unsaved { readings, keys: Some((keys, look.scope == Scope::All)), now }
+    Unsaved { readings: Arc::new(readings), keys: Some((keys, look.scope == Scope::All)), now }
 }
 
 /// Reads files through the cache of that name, on all cores; the answers are in
 /// order.
-pub fn read_all<F: Fold>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
+pub fn read_all<F: Fold + 'static>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
     let files: Vec<&Found> = files.iter().collect();
-    let read = read::<F>(look, Loading::later(look, cache), &files);
+    let read = read(look, Loading::later(look, cache), &files, |_, _| {});
     read.while_saving(|readings| files.iter().enumerate().map(|(i, file)| readings.get(i, file)).collect()).0
 }
 
@@ -165,14 +172,20 @@ impl<F: Fold> Readings<F> {
         let known = match &self.places[i] {
             Place::Failed(e) => return Err(io::Error::new(e.kind(), e.to_string())),
             Place::Kept(place) => self.cache.get(*place).map(|k| k.bytes),
-            Place::Fresh { batch, from, to, .. } => self.fresh[*batch].bytes.get(*from..*to),
+            Place::Fresh { batch, from, to, .. } => self.fresh[*batch].get(*from..*to),
         };
         // What the cache cannot tell after all is read.
         let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
         known.unwrap_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None))
     }
 
-    fn read_missing(&mut self, look: &Look<'_>, files: &[&Found], missing: Vec<(usize, Option<cache::Place>)>) {
+    fn read_missing(
+        &mut self,
+        look: &Look<'_>,
+        files: &[&Found],
+        missing: Vec<(usize, Option<cache::Place>)>,
+        show: impl Fn(usize, Box<Reading<F>>) + Sync,
+    ) {
         let cache = &self.cache;
         let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
         // In the order in which they lie on disk: those of a folder mostly follow each other.
@@ -180,7 +193,7 @@ impl<F: Fold> Readings<F> {
         missing.sort_unstable_by_key(|(i, _)| files[*i].key.inode);
         let batches: Vec<&[_]> = missing.chunks(32).collect();
         let own = || (Reader::<F>::default(), Folder::default());
-        self.fresh = in_parallel_with(batches, own, |(reader, folder), batch| {
+        let read = in_parallel_with(batches, own, |(reader, folder), batch| {
             let mut bytes = Vec::with_capacity(batch.len() * 512);
             let places = batch.iter().enumerate().map(|(at, (i, place))| {
                 look.steps.fetch_add(1, Ordering::Relaxed);
@@ -190,17 +203,19 @@ impl<F: Fold> Readings<F> {
                 let read = read.and_then(|f| read_one(reader, f, wanted, place.and_then(earlier)));
                 let read = read.and_then(|reading| {
                     bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
-                    Ok(reading.whole)
+                    let whole = reading.whole;
+                    show(*i, reading);
+                    Ok(Place::Fresh { batch: 0, from, to: bytes.len(), whole })
                 });
-                let to = bytes.len();
-                (*i, read.map_or_else(Place::Failed, |whole| Place::Fresh { batch: 0, from, to, whole }))
+                (*i, read.unwrap_or_else(Place::Failed))
             });
-            let places = places.collect();
+            let places: Vec<_> = places.collect();
             bytes.shrink_to_fit(); // it stays until all is told
-            Batch { bytes, places }
+            (bytes, places)
         });
-        for (number, read) in self.fresh.iter_mut().enumerate() {
-            for (i, mut place) in std::mem::take(&mut read.places) {
+        for (number, (bytes, places)) in read.into_iter().enumerate() {
+            self.fresh.push(bytes);
+            for (i, mut place) in places {
                 if let Place::Fresh { batch, .. } = &mut place {
                     *batch = number;
                 }
@@ -215,7 +230,7 @@ impl<F: Fold> Readings<F> {
         let asked = keys.iter().zip(&self.places).filter_map(|(key, place)| match place {
             Place::Kept(place) => self.cache.get(*place),
             Place::Fresh { batch, from, to, whole } => {
-                let bytes = &self.fresh[*batch].bytes[*from..*to];
+                let bytes = &self.fresh[*batch][*from..*to];
                 Some(Kept { key: *key, whole: *whole, bytes, newer: true })
             }
             Place::Failed(_) => None,

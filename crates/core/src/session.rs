@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::observation::{Fact, Observation};
+use crate::observation::{Fact, Observation, Witness};
 use crate::status::{Role, Status};
 use crate::text::Untrusted;
 use crate::time::Time;
@@ -117,10 +117,12 @@ pub struct Session {
 
 impl Session {
     /// Whether it stands at its prompt with its turn over: it is idle, or waits for a
-    /// login or a limit, of which it would learn by the next prompt.
+    /// login or a limit, of which it would learn by the next prompt. (A dialog that its shim sees on its terminal
+    /// stands before the prompt.)
     pub fn at_its_prompt(&self) -> bool {
         let ended_its_turn = |(role, o): &(Role, Observation)| {
-            *role == Role::Decided && matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn())
+            let by_a_turn = matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn()) && o.witness != Witness::Shim;
+            *role == Role::Decided && by_a_turn
         };
         match self.status {
             Status::Idle => true,

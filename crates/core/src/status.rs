@@ -292,6 +292,13 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
             let deciding = [alive, *i].into_iter().chain(e.given);
             (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
         }
+        // It has just taken that up, and has not said so yet.
+        (Some((i, State::Idle)), _, Some((t, Turn::Open(doing))))
+            if e.given.is_some() && e.all[*i].at <= e.all[*t].at =>
+        {
+            let deciding = [alive, *t].into_iter().chain(e.given);
+            (Status::Working, doing.clone().unwrap_or_else(|| "turn open".into()), deciding.collect())
+        }
         (Some((i, _)), _, turn) => {
             let reason = match turn {
                 Some((_, Turn::Over(outcome))) => at_rest(outcome),

@@ -94,6 +94,11 @@ fn a_prompt_that_no_turn_shows_yet_is_not_rest() {
         assert_eq!((verdict.status, verdict.roles[2]), (Status::Starting, Role::Decided));
     }
     assert_eq!(word(&[alive(), state(State::Idle), given(), well()]), Status::Idle);
+    // A turn that is recorded was begun, unless the agent has said since that it rests.
+    let open = || turn(Turn::Open(None)).at(Some(Time(5)));
+    assert_eq!(word(&[alive(), state(State::Idle), given(), open()]), Status::Working);
+    assert_eq!(word(&[alive(), state(State::Idle).at(Some(Time(6))), given(), open()]), Status::Idle);
+    assert_eq!(word(&[alive(), state(State::Idle), open()]), Status::Idle);
     assert_eq!(word(&[alive(), state(State::Busy), given()]), Status::Working);
     assert_eq!(word(&[gone(), given()]), word(&[gone()]));
 }

@@ -7,7 +7,8 @@
 //! - The first good look at an agent's sessions tells of nothing: what is there was
 //!   there before.
 //! - An end is told only of what was seen alive, and only by a row that says so or by
-//!   a whole listing without it. A look that failed for that agent ends nothing.
+//!   a whole listing without it. A look that failed for that agent ends nothing, nor
+//!   does one that cannot tell what the session's process is at.
 //! - One word is told once. A session that still waits is told again only if it asks
 //!   something else.
 
@@ -112,7 +113,7 @@ impl Changes {
     /// must be looked at.
     pub fn misses_one(&self, answer: &Answer) -> bool {
         let here: HashSet<&str> = answer.listing.sessions.iter().map(|s| s.id.raw()).collect();
-        self.alive.values().any(|s| !here.contains(s.id.raw()) && !failed(answer, s.agent))
+        self.alive.values().any(|s| !here.contains(s.id.raw()) && !failed(answer, s.agent) && !is_unbound(answer, s))
     }
 
     /// Takes a look in; what it changes. `whole` says that ended sessions are in it.
@@ -126,7 +127,8 @@ impl Changes {
                 self.session(session, at, &mut changes);
             }
         }
-        let is_gone = |s: &Session| whole && !here.contains(s.id.raw()) && !failed(answer, s.agent);
+        let is_gone =
+            |s: &Session| whole && !here.contains(s.id.raw()) && !failed(answer, s.agent) && !is_unbound(answer, s);
         let gone: Vec<String> = self.alive.iter().filter(|(_, s)| is_gone(s)).map(|(id, _)| id.clone()).collect();
         for mut session in gone.iter().filter_map(|id| self.alive.remove(id)) {
             let was = Some(session.status);
@@ -230,6 +232,11 @@ fn asked(session: &Session) -> &str {
 /// Whether a look says nothing of this agent's ends.
 fn failed(answer: &Answer, agent: &str) -> bool {
     answer.failed.iter().any(|(name, _)| *name == agent || *name == "process")
+}
+
+/// Whether the process that a session was seen in is there, and tied to no session.
+fn is_unbound(answer: &Answer, session: &Session) -> bool {
+    session.pid.is_some_and(|pid| answer.listing.unbound.iter().any(|u| u.pid == pid && u.agent == session.agent))
 }
 
 #[cfg(test)]

@@ -63,11 +63,26 @@ fn answer(sessions: Vec<Box<Session>>, failed: &[&'static str]) -> Answer {
         partial: !failed.is_empty(),
         unhinted: false,
         failed: failed.iter().map(|name| (*name, "did not answer".to_owned())).collect(),
+        saving: Vec::new(),
     }
 }
 
 fn names(changes: &[Change]) -> Vec<&'static str> {
     changes.iter().map(|c| c.event).collect()
+}
+
+#[test]
+fn one_whose_process_is_there_and_tied_to_nothing_has_not_ended() {
+    let mut changes = Changes::default();
+    changes.take(&answer(vec![session("a", Status::Idle, "")], &[]), true);
+    let mut torn = answer(Vec::new(), &[]);
+    let why = "its entry cannot be read".into();
+    torn.listing.unbound = vec![lariat_core::Unbound { agent: "claude", pid: 7, cwd: None, started_at: None, why }];
+    assert!(!changes.misses_one(&torn));
+    assert!(names(&changes.take(&torn, true)).is_empty());
+    torn.listing.unbound[0].pid = 8;
+    assert!(changes.misses_one(&torn));
+    assert_eq!(names(&changes.take(&torn, true)), ["session.ended"]);
 }
 
 #[test]

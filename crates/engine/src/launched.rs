@@ -358,7 +358,8 @@ impl Launched {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
                 let asks = ask::observe(&self.record.agent, &self.folder);
-                sighting.observations.extend(asks.map(|asks| asks.from(places.shown(&self.folder))));
+                let asks = asks.map(|asks| asks.from(places.shown(&self.folder)));
+                sighting.observations.extend(asks.or_else(|| self.asks().map(|ask| seen(Fact::Asks(ask)))));
                 let asked = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Asks(_)));
                 let about = sighting.about.tool.as_deref().filter(|_| !asked);
                 let says = self.says().map(|state| match (state, about) {
@@ -440,6 +441,13 @@ impl Launched {
             }
             most *= 4;
         }
+    }
+
+    /// What its agent asks on its terminal before it listens to anything else.
+    fn asks(&self) -> Option<lariat_core::Ask> {
+        let adapter = self.adapter().filter(|_| !self.record.launch.headless)?;
+        let last = Output::open(&self.folder).ok()?.tail(FIRST_LOOK).ok()?;
+        adapter.asks_in_output(&last.bytes)
     }
 
     /// A sighting by the shim alone, for an agent that has recorded nothing yet.

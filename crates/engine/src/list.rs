@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Look, Places, Report, Scope, Sighting};
 use lariat_adapters::settings::Settings;
+use lariat_adapters::store::Saving;
 use lariat_adapters::{Adapter, described};
 use lariat_core::session::Hidden;
 use lariat_core::{Fact, Line, Listing, Row, Session, Time, Untrusted, Warning, judge};
@@ -68,6 +69,8 @@ pub struct Answer {
     pub partial: bool,
     /// Which ones, and why; `process` for the process table.
     pub failed: Vec<(&'static str, String)>,
+    /// What was read is being written down.
+    pub saving: Vec<Saving>,
 }
 
 /// What is on record of what people asked and of what lariat launched.
@@ -247,6 +250,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
         unhinted: false,
         partial: false,
         failed: Vec::new(),
+        saving: Vec::new(),
     };
     let ours =
         shared.known.wishes.warnings.iter().chain(&shared.known.launched.warnings).chain(&shared.settings.warnings);
@@ -353,6 +357,7 @@ fn take(report: Report, answer: &mut Answer) {
     answer.watch.extend(report.watch);
     answer.unhinted |= report.unhinted;
     answer.partial |= report.partial;
+    answer.saving.extend(report.saving);
 }
 
 pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, now: Time) -> Box<Session> {

@@ -74,7 +74,9 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
             Some(Role::Session(run)) if !taken.contains(&process.pid) && ours(process) => {
                 loose.push((process.clone(), run));
             }
-            Some(Role::Other) if !bound.daemon => bound.daemon = ours(process),
+            Some(Role::Other) if !bound.daemon && process.arguments().any(|a| a == "daemon") => {
+                bound.daemon = ours(process);
+            }
             _ => {}
         }
     }

@@ -19,8 +19,9 @@ use crate::look::Look;
 use crate::store::{in_parallel, spread};
 
 const LARGEST: u64 = 1 << 20;
-/// How many milliseconds a torn entry gets to become whole.
-const SETTLE: usize = 50;
+/// How many milliseconds a torn entry gets to become whole: on a busy machine, its process may come to write
+/// only a while after it has truncated.
+const SETTLE: i64 = 1_000;
 /// How far a recorded start may lie from the kernel's, in milliseconds: the
 /// registry is written a moment after the start, and clocks are set.
 const SLACK: i64 = 60_000;
@@ -75,13 +76,15 @@ pub fn entries(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Entry> 
     found
 }
 
-/// Claude Code truncates its entry and writes it anew. What is torn while its
-/// process lives is being written this moment: it is looked at again, shortly.
+/// Claude Code truncates its entry and writes it anew. What is torn, was touched just now and is of a process that
+/// lives, is being written this moment: it is looked at again, shortly.
 fn read_settled(path: &Path) -> Result<Option<Entry>, String> {
     let mut entry = read(path);
     let pid = path.file_stem().and_then(|s| s.to_str()?.parse().ok());
+    let fresh = || file::open(path).is_ok_and(|(_, key)| (clock::now_ms() - key.mtime / 1_000_000).abs() < SETTLE);
+    let lives = || pid.is_some_and(|pid| matches!(scan::look(pid), Ok(Some(_))));
     for _ in 0..SETTLE {
-        if entry.is_ok() || !pid.is_some_and(|pid| matches!(scan::look(pid), Ok(Some(_)))) {
+        if entry.is_ok() || !fresh() || !lives() {
             break;
         }
         std::thread::sleep(Duration::from_millis(1));

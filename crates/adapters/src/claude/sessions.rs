@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, OnceLock};
 
 use lariat_core::{
     Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Tokens, Turn, Unbound, Untrusted, Warning, Witness,
@@ -19,7 +20,7 @@ use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
-use crate::store::{self, Found, Readings, in_parallel};
+use crate::store::{self, Found, in_parallel};
 use crate::tool::Call;
 
 type Read = io::Result<Box<Reading<Transcript>>>;
@@ -30,8 +31,6 @@ struct Stored {
     session: String,
     main: Found,
     agents: Vec<Found>,
-    /// Its number among all files that are read; those of its sub-agents follow.
-    number: usize,
     /// Sub-agents that have not recorded their end, by the name of their file: what each is for.
     unfinished: Vec<(String, String)>,
     /// Whether all of its files are read, so that their tokens can be counted.
@@ -78,28 +77,60 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
         }
     }
     let mut files: Vec<&Found> = Vec::with_capacity(stored.len());
-    for Stored { main, agents, number, .. } in &mut stored {
-        *number = files.len();
+    // Which session a file is all of; none if others are read beside it.
+    let mut alone: Vec<Option<usize>> = Vec::with_capacity(stored.len());
+    let mut numbers = Vec::with_capacity(stored.len());
+    for (i, Stored { main, agents, .. }) in stored.iter().enumerate() {
+        numbers.push(files.len());
         files.push(main);
         files.extend(agents.iter());
+        alone.push(Some(i).filter(|_| agents.is_empty()));
+        alone.resize(files.len(), None);
     }
-    let readings = store::read::<Transcript>(look, cache, &files);
+    let told: Vec<OnceLock<Row>> = files.iter().map(|_| OnceLock::new()).collect();
+    let warnings = Mutex::new(Vec::new());
     let unbound = &report.unbound;
-    let (told, _) = readings.while_saving(|readings| {
-        in_parallel(stored.chunks_mut(64).collect(), |batch: &mut [Stored]| {
-            let mut warnings = Vec::new();
-            let rows = batch.iter_mut().map(|stored| {
-                let (session, path, seen) = Seen::of(look, std::mem::take(stored), readings, &mut warnings);
-                (look.judge)(NAME, sighting(look, bound, history, session, Some((path, seen)), unbound))
-            });
-            (rows.collect::<Vec<Row>>(), warnings)
+    let warn = |file: &Found, read: &Read| {
+        let error = match read {
+            Ok(reading) => reading.complaint(),
+            Err(e) => Some(e.to_string()).filter(|_| file.key.inode != 0), // else warned of when it was found
+        };
+        if let (Some(error), Ok(mut warnings)) = (error, warnings.lock()) {
+            warnings.push(registry::warning(look, &file.path, error));
+        }
+    };
+    let judged = |stored: &Stored, seen: Seen| {
+        let seen = Some((stored.main.path.clone(), seen));
+        (look.judge)(NAME, sighting(look, bound, history, stored.session.clone(), seen, unbound))
+    };
+    // Most sessions are one file, and told of by the thread that has just read it.
+    let readings = store::read(look, cache, &files, |number, reading| {
+        let Some(stored) = alone[number].map(|i| &stored[i]) else { return };
+        let read = Ok(reading);
+        warn(&stored.main, &read);
+        told[number].get_or_init(|| judged(stored, Seen::of(stored, read, Vec::new())));
+    });
+    let later = numbers.into_iter().zip(&stored).filter(|(number, _)| told[*number].get().is_none());
+    let later: Vec<(usize, &Stored)> = later.collect();
+    let (_, saving) = readings.while_saving(|readings| {
+        in_parallel(later.chunks(64).collect(), |batch: &[(usize, &Stored)]| {
+            for (number, stored) in batch {
+                let read = |i: usize, file: &Found| {
+                    let read = readings.get(number + i, file);
+                    warn(file, &read);
+                    read
+                };
+                let main = read(0, &stored.main);
+                let agents = stored.agents.iter().zip(1..).filter_map(|(file, i)| Some((file, *read(i, file).ok()?)));
+                let seen = Seen::of(stored, main, agents.collect());
+                told[*number].get_or_init(|| judged(stored, seen));
+            }
         })
     });
+    report.saving.push(saving);
+    report.warnings.extend(warnings.into_inner().unwrap_or_default());
     report.lines.reserve_exact(stored.len());
-    for (rows, warnings) in told {
-        rows.into_iter().for_each(|row| report.add(row));
-        report.warnings.extend(warnings);
-    }
+    told.into_iter().filter_map(OnceLock::into_inner).for_each(|row| report.add(row));
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
@@ -264,37 +295,22 @@ struct Seen {
 }
 
 impl Seen {
-    /// From the readings of a session's files; which session, and where it is.
-    fn of(
-        look: &Look<'_>,
-        stored: Stored,
-        readings: &Readings<Transcript>,
-        warnings: &mut Vec<Warning>,
-    ) -> (String, PathBuf, Seen) {
-        let mut read = |i: usize, file: &Found| {
-            let read = readings.get(stored.number + i, file);
-            tell_unreadable(file, &read, |e| warnings.push(registry::warning(look, &file.path, e)));
-            read
-        };
-        let main = read(0, &stored.main);
-        let agents: Vec<_> =
-            stored.agents.iter().enumerate().filter_map(|(i, file)| Some((file, *read(i + 1, file).ok()?))).collect();
+    fn of(stored: &Stored, main: Read, agents: Vec<(&Found, Reading<Transcript>)>) -> Seen {
         // Versions before 2.1.325 do not say in the description that one has finished.
         let has_ended = |name: &str| {
             let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
             own.is_some_and(|(_, a)| matches!(a.fold.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
         };
-        let unfinished = stored.unfinished.into_iter().filter(|(name, _)| !has_ended(name)).map(|(_, what)| what);
+        let unfinished = stored.unfinished.iter().filter(|(name, _)| !has_ended(name)).map(|(_, what)| what.clone());
         let unfinished = unfinished.collect();
         let written = stored.main.key.mtime;
-        let seen = Seen {
+        Seen {
             reading: main.map_err(|e| e.to_string()),
             agents: agents.into_iter().map(|(_, read)| read).collect(),
             unfinished,
             counts: stored.counts,
             written: (written > 0).then_some(Time(written / 1_000_000)),
-        };
-        (stored.session, stored.main.path, seen)
+        }
     }
 
     fn transcript(&self) -> Option<&Transcript> {
@@ -344,14 +360,6 @@ impl Seen {
         let tokens = [counted, accounted].into_iter().flatten().max_by_key(size);
         let cost = cost.flatten().filter(|_| tokens.as_ref().map(size) == accounted.as_ref().map(size));
         (tokens, cost)
-    }
-}
-
-fn tell_unreadable(file: &Found, read: &Read, mut warn: impl FnMut(String)) {
-    match read {
-        Ok(reading) => reading.complaint().into_iter().for_each(warn),
-        Err(e) if file.key.inode != 0 => warn(e.to_string()),
-        Err(_) => {} // warned of when it was found
     }
 }
 

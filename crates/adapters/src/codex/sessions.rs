@@ -46,8 +46,9 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let files: Vec<&Found> = stored.iter().map(|s| &s.file).collect();
-    let readings = store::read::<Rollout>(look, cache, &files);
-    readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
+    let readings = store::read(look, cache, &files, |_, _| {});
+    let ((), saving) = readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
+    report.saving.push(saving);
 }
 
 fn tell_stored(
@@ -57,10 +58,12 @@ fn tell_stored(
     readings: &Readings<Rollout>,
     report: &mut Report,
 ) {
-    let files = stored.iter().map(|s| &s.file).enumerate();
-    let parts =
-        files.zip(&stored).map(|((i, file), s)| Part::of(look, &held, &s.thread, readings.get(i, file).ok()?.fold));
-    let parts: Vec<Option<Part>> = parts.collect();
+    let numbered: Vec<(usize, &Stored)> = stored.iter().enumerate().collect();
+    let parts = in_parallel(numbered.chunks(64).collect(), |batch: &[(usize, &Stored)]| {
+        let part = |(i, s): &(usize, &Stored)| Part::of(look, &held, &s.thread, &readings.get(*i, &s.file).ok()?.fold);
+        batch.iter().map(part).collect::<Vec<_>>()
+    });
+    let parts: Vec<Option<Part>> = parts.into_iter().flatten().collect();
     let names = names(look, report);
     let mut sub_agents = at_work(&stored, &parts, &held);
     move_on(&mut held, &stored, &parts);
@@ -218,14 +221,14 @@ struct Part {
 }
 
 impl Part {
-    fn of(look: &Look<'_>, held: &Held, thread: &str, fold: Rollout) -> Option<Part> {
-        fold.works_for.as_ref()?;
-        let hold = held.threads.get(thread).filter(|hold| !was_left(hold, &fold));
+    fn of(look: &Look<'_>, held: &Held, thread: &str, fold: &Rollout) -> Option<Part> {
+        let works_for = fold.works_for.clone()?;
+        let hold = held.threads.get(thread).filter(|hold| !was_left(hold, fold));
         Some(Part {
-            asks: hold.and_then(|hold| asks(look, hold, thread, &fold)),
+            asks: hold.and_then(|hold| asks(look, hold, thread, fold)),
             open: fold.stand == Stand::Open,
-            works_for: fold.works_for?,
-            what: fold.nickname.or(fold.prompt).unwrap_or_else(|| "sub-agent".into()),
+            works_for,
+            what: fold.nickname.clone().or(fold.prompt.clone()).unwrap_or_else(|| "sub-agent".into()),
         })
     }
 }

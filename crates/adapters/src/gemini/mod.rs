@@ -15,7 +15,7 @@ pub mod talk;
 
 use std::path::{Path, PathBuf};
 
-use lariat_core::{State, Warning};
+use lariat_core::{Ask as Asked, AskKind, State, Warning};
 use lariat_sys::file;
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
@@ -41,6 +41,14 @@ const DRAWN: &[u8] = b"\x1b[?25l";
 const RESUMING: &[u8] = b"Resuming session";
 /// How it takes back what it has drawn.
 const ERASED: &[u8] = b"\x1b[2K";
+/// What stands in its prompt while that is empty.
+const LISTENS: &[u8] = b"Type your message";
+/// What it asks before it listens, with `Ready` in its title; whatever is typed then is an answer.
+const DIALOGS: [(&[u8], AskKind, &str); 3] = [
+    (b"Do you trust the files in this folder?", AskKind::Dialog, "whether it may trust the files in this folder"),
+    (b"How would you like to authenticate", AskKind::Login, "how to authenticate"),
+    (b"Enter Gemini API Key", AskKind::Login, "a key for the Gemini API"),
+];
 
 /// Words after the program that make it something other than a session.
 const NOT_SESSIONS: [&str; 17] = [
@@ -157,7 +165,17 @@ impl Adapter for Gemini {
         let shown = || memchr::memmem::rfind(last, CLEARED).is_some_and(|at| since(DRAWN, at));
         let over = || memchr::memmem::rfind(last, RESUMING).is_none_or(|at| since(ERASED, at));
         let listens = !resumed || titles.next().is_some() || shown() && over();
-        (listens || state != State::Idle).then_some(state)
+        let rests = || listens && self.asks_in_output(last).is_none();
+        (state != State::Idle || rests()).then_some(state)
+    }
+
+    /// A dialog, until it has drawn its prompt since. (It draws all anew for each change, so for a moment nothing of
+    /// the dialog is there. A conversation that has the same words is followed by the prompt.)
+    fn asks_in_output(&self, last: &[u8]) -> Option<Asked> {
+        let drawn = |words: &[u8]| memchr::memmem::rfind(last, words);
+        let (at, kind, text) =
+            DIALOGS.iter().filter_map(|(words, kind, text)| Some((drawn(words)?, *kind, *text))).max_by_key(|d| d.0)?;
+        memchr::memmem::find(&last[at..], LISTENS).is_none().then(|| Asked { kind, text: text.into() })
     }
 
     /// It exits with 0 when it is ended by a signal, too; only a turn that came to its end has a result.

@@ -39,6 +39,28 @@ fn the_last_title_tells_and_the_first_one_nothing() {
 }
 
 #[test]
+fn a_dialog_that_stands_is_asked_and_is_no_rest() {
+    let ready = "\x1b]0;◇  Ready (proj)\x07".repeat(2);
+    let said = |text: &str| {
+        let all = format!("{ready}{text}");
+        let asks = Gemini.asks_in_output(all.as_bytes()).map(|ask| ask.reason().raw().to_owned());
+        (asks, Gemini.state_in_output(all.as_bytes(), &[]))
+    };
+    let dialog = "│ Do you trust the files in this folder? │\r\n│ ● 1. Trust folder │";
+    let trust = Some("dialog: whether it may trust the files in this folder".to_owned());
+    assert_eq!(said(dialog), (trust.clone(), None));
+    assert_eq!(said(&format!("{dialog}\x1b[2K\x1b[1A")), (trust, None), "about to be drawn again");
+    let answered = format!("{dialog}\x1b[2K\x1b[1A> Type your message or @path");
+    assert_eq!(said(&answered), (None, Some(State::Idle)));
+    let (asks, _) = said(&format!("{dialog}\x1b[2K? How would you like to authenticate for this project?"));
+    assert_eq!(asks.as_deref(), Some("login: how to authenticate"), "one after the other");
+    // Somebody who talks of it is asked nothing.
+    assert_eq!(said(&format!("✦ {dialog}\r\n> Type your message or @path")), (None, Some(State::Idle)));
+    let busy = format!("{dialog}\x1b]0;✦  Working…\x07");
+    assert_eq!(said(&busy).1, Some(State::Busy));
+}
+
+#[test]
 fn only_a_result_is_the_end_of_a_turn() {
     let init = "{\"type\":\"init\",\"session_id\":\"a\"}\n";
     let result = "{\"type\":\"result\",\"status\":\"success\"}\n";

@@ -33,6 +33,10 @@ pub struct Word {
     pub prompt: Option<String>,
     /// Whether a turn is open.
     pub busy: bool,
+    /// This version says when no more is to come, so what is not busy has settled.
+    pub settles: bool,
+    /// It has a key for no model.
+    pub needs_login: bool,
     /// When it took that session up.
     pub since: Option<i64>,
     /// When it said so.
@@ -60,7 +64,8 @@ struct Events {
 }
 
 impl Fold for Events {
-    const KEEP: Keep = |_, key| matches!(key, b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt");
+    const KEEP: Keep =
+        |_, key| matches!(key, b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"login");
 
     fn line(&mut self, line: Value<'_>) {
         let pid = line.get("pid").u64().and_then(|pid| u32::try_from(pid).ok());
@@ -73,11 +78,13 @@ impl Fold for Events {
             *word = Word { since: at, ..Word::default() };
         }
         self.settles |= event == "agent_settled";
+        word.settles = self.settles;
         word.id = id.to_owned();
         word.file = text("file").map(PathBuf::from);
         word.cwd = text("cwd");
         word.prompt = word.prompt.take().or_else(|| text("prompt"));
         word.at = at;
+        word.needs_login = line.get("login").is_true();
         word.busy = match event {
             "agent_start" => true,
             "agent_end" => word.busy && self.settles,

@@ -5,6 +5,16 @@ import { appendFileSync } from "node:fs";
 const place = new URL("./pi-events.jsonl", import.meta.url);
 let prompt;
 
+// Whether there is no model that it has a key for: undefined if it cannot be told.
+function needsLogin(context) {
+  try {
+    const models = context.modelRegistry.getAvailable();
+    return Array.isArray(models) ? models.length === 0 : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 function tell(event, context) {
   try {
     const session = context.sessionManager;
@@ -16,6 +26,7 @@ function tell(event, context) {
       file: session.getSessionFile(),
       cwd: context.cwd,
       prompt,
+      login: needsLogin(context),
     };
     appendFileSync(place, JSON.stringify(line) + "\n");
   } catch {
@@ -27,7 +38,7 @@ export default function (pi) {
   pi.on("before_agent_start", (event) => {
     prompt = typeof event.prompt === "string" ? event.prompt.slice(0, 600) : undefined;
   });
-  for (const event of ["session_start", "agent_start", "agent_end", "agent_settled"]) {
+  for (const event of ["session_start", "model_select", "agent_start", "agent_end", "agent_settled"]) {
     pi.on(event, (_, context) => {
       if (event === "session_start") prompt = undefined;
       tell(event, context);

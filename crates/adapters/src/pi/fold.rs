@@ -50,6 +50,8 @@ pub struct Transcript {
     pub started: Option<i64>,
     pub updated: Option<i64>,
     pub stand: Stand,
+    /// How many replies to the last prompt have failed, one after the other.
+    pub failures: u32,
     /// Tool calls without a result.
     pub calls: Vec<Call>,
     tokens: [u64; 4],
@@ -79,6 +81,7 @@ impl Transcript {
                     self.prompt = text.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
                 }
                 self.calls.clear();
+                self.failures = 0;
                 self.stand = Stand::Open;
             }
             "toolResult" => {
@@ -114,6 +117,7 @@ impl Transcript {
             Some("toolUse") => Stand::Open,
             _ => Stand::Well,
         };
+        self.failures = if matches!(self.stand, Stand::Failed(_)) { self.failures.saturating_add(1) } else { 0 };
         if self.stand != Stand::Open {
             return;
         }

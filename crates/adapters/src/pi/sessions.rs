@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::{Ask, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,6 +26,11 @@ use crate::needs::Need;
 use crate::reader::Reading;
 use crate::store::{self, Found, in_parallel, read_all};
 use crate::tool::Call;
+
+/// How long a request that is made again takes to begin.
+const TAKING_UP_MS: i64 = 1000;
+/// No wait between two requests is longer.
+const LONGEST_WAIT_MS: i64 = 120_000;
 
 /// A session's file, and the id its name tells: `<time>_<id>.jsonl`.
 struct Stored {
@@ -74,6 +79,8 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     let only_live = look.scope == Scope::Live && !everyone;
     for (native_id, s) in named(seen) {
         let hold = held.remove(&s.file.path);
+        // That a wait is over without another request, nothing tells.
+        report.unhinted |= hold.is_some() && s.read.as_ref().is_ok_and(|r| is_trying_again(look, &r.fold));
         if only_live && hold.is_none() {
             report.hidden += 1; // opened only for its name
             continue;
@@ -246,8 +253,17 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
     match &hold {
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
-            let state = word.as_ref().map(|w| Observation::new(Witness::Hook, Fact::State(w.state())).at(w.said_at()));
+            let again = fold.is_some_and(|f| is_trying_again(look, f));
+            let state = word.as_ref().map(|w| {
+                let state = if again && !w.settles { State::Busy } else { w.state() };
+                Observation::new(Witness::Hook, Fact::State(state)).at(w.said_at())
+            });
             observations.extend(state);
+            let login = word.as_ref().filter(|w| w.needs_login).map(|w| {
+                let ask = Ask { kind: AskKind::Login, text: "it has a key for no model".into() };
+                Observation::new(Witness::Hook, Fact::Asks(ask)).at(w.said_at())
+            });
+            observations.extend(login);
             let lacks =
                 fold.and_then(lacking).filter(|_| updated.is_some_and(|u| u >= ap::started(&hold.bond.process)));
             observations.extend(lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated)));
@@ -289,6 +305,48 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
 fn parent(file: &str) -> Option<String> {
     let stem = Path::new(file).file_stem()?.to_str()?;
     id_in_name(stem).map(|id| format!("{NAME}:{id}"))
+}
+
+/// Whether a request that failed is about to be made again, of which Pi records nothing: it waits for two seconds,
+/// then four, then eight, unless its settings say otherwise.
+pub fn is_trying_again(look: &Look<'_>, f: &Transcript) -> bool {
+    let (Stand::Failed(error), Some(failed)) = (&f.stand, f.updated) else { return false };
+    let age = look.now.0 - failed;
+    if f.failures == 0 || age > LONGEST_WAIT_MS || !may_pass(error) {
+        return false;
+    }
+    let text = file::read_small(&look.places.pi.join("settings.json"), 1 << 20).unwrap_or_default();
+    let keep = |_: &[u8], key: &[u8]| matches!(key, b"retry" | b"enabled" | b"maxRetries" | b"baseDelayMs");
+    let doc = Doc::parse(&text, keep, 64).ok();
+    let set = |key: &str| doc.as_ref().map(|doc| doc.root().get("retry").get(key));
+    let number = |key: &str, other: u64| set(key).and_then(|v| v.u64()).unwrap_or(other);
+    let enabled = set("enabled").and_then(|v| v.bool()).unwrap_or(true);
+    let wait = number("baseDelayMs", 2000).saturating_mul(1 << (f.failures - 1).min(20));
+    enabled
+        && u64::from(f.failures) <= number("maxRetries", 3)
+        && age <= i64::try_from(wait).unwrap_or(0) + TAKING_UP_MS
+}
+
+/// Whether an error may pass by itself: the other side's, or one on the way there.
+fn may_pass(error: &str) -> bool {
+    const PASSING: [&str; 10] = [
+        "429",
+        "rate limit",
+        "overloaded",
+        "unavailable",
+        "server error",
+        "internal",
+        "timeout",
+        "timed out",
+        "connection",
+        "fetch failed",
+    ];
+    let status = error.get(..3).and_then(|code| code.parse::<u16>().ok());
+    match status {
+        Some(status) if (400..500).contains(&status) => status == 429,
+        Some(status) if (500..600).contains(&status) => true,
+        _ => PASSING.iter().any(|word| error.to_lowercase().contains(word)),
+    }
 }
 
 /// What its last turn failed for the lack of.

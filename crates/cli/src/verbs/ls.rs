@@ -43,6 +43,7 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         }
         _ => show(&answer, out)?,
     }
+    answer.saving.clear(); // what was read is written down by now
     std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
     Ok(code)
 }

@@ -225,6 +225,32 @@ fn launched_in_a_terminal_its_title_tells() {
 }
 
 #[test]
+fn at_a_dialog_before_its_prompt_it_waits_and_nothing_is_typed() {
+    for (case, reason) in [("launch-trust", "dialog: whether it may trust"), ("launch-login", "login: how to")] {
+        let stage = Stage::new(case);
+        let gemini = Gemini::install(&stage.sandbox, &stage.model);
+        let path = gemini.store().join("settings.json");
+        let text = fs::read_to_string(&path).expect("its settings");
+        let mut settings: Value = serde_json::from_str(&text).expect("its settings");
+        if case == "launch-trust" {
+            settings["security"]["folderTrust"] = json!({"enabled": true});
+            fs::remove_file(gemini.store().join("trustedFolders.json")).expect("what it trusts");
+            stage.sandbox.env("GEMINI_CLI_TRUST_WORKSPACE", "");
+        } else {
+            settings["security"] = json!({"folderTrust": {"enabled": false}});
+            stage.sandbox.env("GEMINI_API_KEY", "");
+        }
+        fs::write(&path, settings.to_string()).expect("its settings");
+        let (handle, id, pid) = launch(&stage, &[]);
+        stage.until("waiting", reason).has("native_id", id.as_str()).has("pid", pid);
+        let output = stage.sandbox.world().run(&stage.lariat().args(["send", &handle, "yes please", "--json"]));
+        assert_eq!((output.code(), &output.json()["outcome"]), (3, &"blocked".into()), "{output:?}");
+        act(&stage, &["kill", &handle, "--json"]);
+        stage.now().ended("stopped");
+    }
+}
+
+#[test]
 fn launched_headless_a_result_and_not_the_exit_code_is_success() {
     let stage = Stage::new("launch-done");
     let _gemini = Gemini::install(&stage.sandbox, &stage.model);

@@ -134,6 +134,43 @@ fn launched_in_a_terminal_it_takes_what_is_sent() {
 }
 
 #[test]
+fn without_a_login_it_waits_for_one() {
+    let stage = Stage::new("launch-login");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let models = fs::read(pi.store().join("models.json")).expect("its models");
+    fs::remove_file(pi.store().join("models.json")).expect("its models");
+    let (handle, id, _) = launch(&stage, &["-p", "hello"]);
+    stage.until("waiting", "login: ").has("native_id", id.as_str());
+    act(&stage, &["kill", &handle, "--json"]);
+    stage.now().ended("stopped");
+    // With one, it is not asked for.
+    fs::write(pi.store().join("models.json"), models).expect("its models");
+    let (handle, id, _) = launch(&stage, &["-p", "hello"]);
+    stage.until_of(&id, "idle", "turn over");
+    act(&stage, &["kill", &handle, "--json"]);
+}
+
+#[test]
+fn while_it_tries_again_it_works() {
+    let stage = Stage::new("launch-again");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    pi.try_again();
+    let (handle, _, _) = launch(&stage, &["-p", "FAIL 429"]);
+    stage.until("working", "");
+    // It is tried four times, with two, four and eight seconds between; not one look calls that rest.
+    let failures = || {
+        let said = pi.sessions().iter().map(|path| fs::read_to_string(path).expect("a session")).collect::<String>();
+        said.matches("\"stopReason\":\"error\"").count()
+    };
+    stage.until_look("the last try to fail", |look| {
+        let row = look.only();
+        assert!(row.is("working", "") || failures() == 4, "after {} failures: {row}", failures());
+        row.is("waiting", "limit: 429").then_some(())
+    });
+    act(&stage, &["kill", &handle, "--json"]);
+}
+
+#[test]
 fn by_itself_it_is_a_process_without_a_session() {
     let stage = Stage::new("p-done");
     let pi = Pi::install(&stage.sandbox, &stage.model);

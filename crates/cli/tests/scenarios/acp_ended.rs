@@ -152,9 +152,10 @@ fn a_word_counts_only_while_that_very_owner_lives() {
     fs::write(&path, format!("{text}{now}\n")).expect("messages");
     let seen = list(sandbox);
     seen.expect("taken-up", "starting", Some(other.pid()));
-    for native_id in ["reused", "rebooted", "torn"] {
+    for native_id in ["reused", "rebooted"] {
         seen.expect(native_id, "interrupted", None);
     }
+    seen.expect("torn", "unknown", None); // what cannot be read may have been the turn's end
     assert!(seen.warns_of("three/events.ndjson"), "{:?}", seen.warnings());
     assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
     let kill = stage.ask(&["kill", "reused"]);

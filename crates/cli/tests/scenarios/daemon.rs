@@ -89,6 +89,25 @@ pub fn wait_for_event(listener: &Child, native_id: &str, name: &str) {
 }
 
 #[test]
+fn an_entry_that_is_torn_ends_no_session() {
+    let sandbox = Sandbox::new("torn");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    let entry = claude.register(&agent, &id(1)).says("idle");
+    start(&sandbox);
+    let listener = listen(&sandbox);
+    // Its process truncated it and was held up, for so long that nobody waits for it any more.
+    let torn = fs::File::create(&entry.path).expect("an entry");
+    torn.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(10)).expect("a time");
+    let unbound = || ask(&sandbox, &["ls", "--json"]).json()["unbound"].as_array().map_or(0, Vec::len);
+    wait_until("its process is tied to no session", DEADLINE, || unbound() == 1);
+    drop(entry.says("busy"));
+    wait_for_event(&listener, &id(1), "session.working");
+    assert_eq!(names(&listener, &id(1)), ["session.working"]);
+    agent.tell("ready");
+}
+
+#[test]
 fn there_is_one_however_many_are_started_at_once() {
     let sandbox = Sandbox::new("one");
     for _ in 0..5 {

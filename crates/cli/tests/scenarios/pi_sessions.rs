@@ -208,6 +208,37 @@ fn a_damaged_session_harms_no_other() {
 }
 
 #[test]
+fn a_request_that_is_made_again_is_no_rest() {
+    let sandbox = Sandbox::new("pi-again");
+    let pi = PiStore::of(&sandbox);
+    let program = Lookalike::program(&sandbox, "pi").env("LARIAT_SESSION", "brisk-heron");
+    let agent = Lookalike::start(&sandbox, &program);
+    let shows = |session: &crate::pi_store::PiSession, number: u8, status: &str| {
+        tells(&sandbox, "brisk-heron", agent.pid(), "session_start", &id(number.into()), &session.path);
+        list(&sandbox).expect(&id(number.into()), status, Some(agent.pid()));
+    };
+    let settings =
+        |retry: &str| fs::write(pi.path("settings.json"), format!("{{\"retry\":{retry}}}")).expect("settings");
+    let session = pi.session(&id(1)).asked("one").failed("500 oops").failed("Connection error.").failed("429 slow");
+    settings(r#"{"baseDelayMs": 25000}"#);
+    shows(&session, 1, "working");
+    // After the last try, or when it was told not to, it rests. What is refused is not tried again.
+    shows(&session.failed("429 slow"), 1, "waiting");
+    shows(&pi.session(&id(2)).asked("two").failed("400 no 500"), 2, "idle");
+    let session = pi.session(&id(3)).asked("three").failed("500 oops");
+    shows(&session, 3, "working");
+    settings(r#"{"baseDelayMs": 25000, "enabled": false}"#);
+    shows(&session, 3, "idle");
+    settings(r#"{"baseDelayMs": 25000, "maxRetries": 0}"#);
+    shows(&session, 3, "idle");
+    // And of one that has ended, nothing is made again.
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    fs::remove_file(pi.path("settings.json")).expect("settings");
+    list(&sandbox).expect(&id(3), "failed", None);
+}
+
+#[test]
 fn what_has_no_price_has_no_cost() {
     let sandbox = Sandbox::new("pi-no-price");
     let pi = PiStore::of(&sandbox);

@@ -209,6 +209,19 @@ fn a_worker_that_was_respawned_is_one_row() {
 }
 
 #[test]
+fn only_the_daemon_brings_a_worker_back() {
+    let sandbox = Sandbox::new("job-left");
+    let claude = ClaudeStore::of(&sandbox);
+    claude.session(&id(1)).asked("tidy up");
+    claude.job(&id(1), "working");
+    let server = sandbox.lookalike("claude", &["mcp", "serve"]);
+    list(&sandbox).expect(&id(1), "interrupted", None);
+    let daemon = sandbox.lookalike("claude", &["daemon", "run", "--origin", "transient"]);
+    list(&sandbox).expect(&id(1), "unknown", None);
+    drop((server, daemon));
+}
+
+#[test]
 fn an_end_record_beats_a_frozen_entry() {
     let sandbox = Sandbox::new("end-record");
     let claude = ClaudeStore::of(&sandbox);

@@ -40,6 +40,15 @@ impl<'a> Pi<'a> {
         pi
     }
 
+    /// Lets it make a request that failed again, as it does by default.
+    ///
+    /// # Panics
+    /// When its settings cannot be written.
+    pub fn try_again(&self) {
+        let settings = json!({"defaultProvider": "scripted", "defaultModel": "scripted-1", "quietStartup": true});
+        fs::write(self.store().join("settings.json"), settings.to_string()).expect("pi's settings");
+    }
+
     /// The version that is installed.
     pub fn version() -> String {
         version("@mariozechner/pi-coding-agent")

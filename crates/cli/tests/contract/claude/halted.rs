@@ -36,12 +36,16 @@ fn a_schema_is_filled_in() {
 fn a_hook_halts_it() {
     const HALT: &str = r#"echo '{"continue":false,"stopReason":"enough"}'"#;
     let halts = |case, event, command: &str| {
-        ends_well(case, "PARALLEL echo one ;; echo two", &[&FREE[..], &["--settings", &hook(event, command)]].concat());
+        ends_well(
+            case,
+            "PARALLEL echo one ;; touch two",
+            &[&FREE[..], &["--settings", &hook(event, command)]].concat(),
+        );
     };
     halts("p-hook-blocks-prompt", "UserPromptSubmit", "echo no >&2; exit 2");
     halts("p-hook-halts-prompt", "UserPromptSubmit", HALT);
     halts("p-hook-halts-tool", "PreToolUse", HALT);
-    // The other one's result comes after it.
+    // The other one runs after it, and its result comes after the end.
     halts("p-hook-halts-first-of-two", "PostToolUse", &format!("if grep -q 'echo one'; then {HALT}; fi"));
 }
 
