@@ -307,6 +307,12 @@ pub fn spread<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
     }
 }
 
+/// How many threads can run at once; to ask costs the reading of several files.
+fn cores() -> usize {
+    static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// Runs `work` over the items on as many threads as there are cores (at most
 /// four), and gives the results in order.
 pub fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
@@ -319,12 +325,11 @@ pub fn in_parallel_with<T: Send, S, R: Send>(
     own: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, T) -> R + Sync,
 ) -> Vec<R> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-    if items.len() < 2 || threads == 1 {
+    if items.len() < 2 || cores() == 1 {
         let mut own = own();
         return items.into_iter().map(|item| work(&mut own, item)).collect();
     }
-    let count = items.len();
+    let (threads, count) = (cores().min(4), items.len());
     let items: Vec<std::sync::Mutex<Option<T>>> = items.into_iter().map(|i| Some(i).into()).collect();
     let next = AtomicUsize::new(0);
     let run = || {

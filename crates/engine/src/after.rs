@@ -123,7 +123,11 @@ pub fn ended(question: &Question, folder: &Path) -> io::Result<()> {
 /// Has whatever run that nobody was left to run. For verbs that act; none of them
 /// waits for it.
 pub fn owed(places: &Places) {
-    let all = All::read(places);
+    owed_of(&All::read(places));
+}
+
+/// The same, of what was read already.
+pub(crate) fn owed_of(all: &All) {
     all.by_id.values().filter(|l| is_owed(l) && !l.is_held()).for_each(|l| lariat_shim::start::after(&l.folder));
 }
 
@@ -148,11 +152,11 @@ pub(crate) fn at_work(folder: &Path) -> Option<Process> {
 
 fn is_owed(launched: &Launched) -> bool {
     let agent = launched.shim.as_ref().map(|s| &s.agent);
-    let ran: Option<Ran> = record::read(&launched.folder, &marker()).ok().flatten();
+    let ran = || record::read::<Ran>(&launched.folder, &marker()).ok().flatten();
     launched.record.commands.on_exit.is_some()
         && agent.is_some()
         && matches!(launched.process(), Ok(None))
-        && ran.is_none_or(|r| r.agent.as_ref() != agent)
+        && ran().is_none_or(|r| r.agent.as_ref() != agent)
 }
 
 fn marker() -> String {

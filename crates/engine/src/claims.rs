@@ -12,13 +12,14 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Observation, Session, Time, Untrusted, Warning, Witness};
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 
-use crate::list::{Question, list};
+use crate::list::{Known, Question, list_and_known};
 use crate::records;
 
 /// A claim that a person made.
@@ -72,7 +73,13 @@ pub fn guard(places: &Places) -> io::Result<File> {
 
 /// Everyone who holds a directory now, and what could not be read.
 pub fn holders(question: &Question) -> (Vec<Holder>, Vec<Warning>) {
-    let answer = list(Question { scope: Scope::Live, ..question.clone() });
+    let (holders, warnings, _) = holders_and_known(question);
+    (holders, warnings)
+}
+
+/// The same, with what was read of our own records.
+pub(crate) fn holders_and_known(question: &Question) -> (Vec<Holder>, Vec<Warning>, Arc<Known>) {
+    let (answer, known) = list_and_known(Question { scope: Scope::Live, ..question.clone() });
     let mut warnings = answer.listing.warnings;
     let living = answer.listing.sessions.iter().filter(|s| s.live != Some(false) && is_here_and_now(s));
     let sessions = living.filter_map(|s| {
@@ -101,7 +108,7 @@ pub fn holders(question: &Question) -> (Vec<Holder>, Vec<Warning>) {
         Holder { path: real(Path::new(&claim.path)), who, session: None, claim: Some(claim) }
     }));
     holders.sort_by(|a, b| (&a.path, &a.who).cmp(&(&b.path, &b.who)));
-    (holders, warnings)
+    (holders, warnings, known)
 }
 
 /// A directory of another machine is none of ours, and what a gateway said before

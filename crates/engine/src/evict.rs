@@ -4,7 +4,9 @@
 //! and whose shim is gone too; the agents' stores are not ours to touch. What
 //! cannot be read or told stays.
 
-use std::path::PathBuf;
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lariat_adapters::look::Places;
@@ -13,7 +15,7 @@ use lariat_core::{Time, Want};
 use lariat_sys::process::Identity;
 use lariat_sys::{clock, file};
 
-use crate::launched::Launched;
+use crate::launched::{All, Launched};
 use crate::records::{Wish, Wishes, folder_name};
 
 /// How long what has ended is kept, unless a person says otherwise.
@@ -35,16 +37,23 @@ pub struct Old {
     pub last: Time,
 }
 
-/// What may be forgotten now.
-pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
+/// What may be forgotten now. What was read of them already tells of most that it may not.
+pub fn old(places: &Places, retain: Duration, known: Option<&All>) -> Vec<Old> {
     let sessions = places.state.join("sessions");
     let entries = file::Directory::open(&sessions).and_then(|d| d.entries()).unwrap_or_default();
-    let wishes = Wishes::read(places);
+    let read = OnceCell::new();
     let limit = clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX);
+    let known = known.into_iter().flat_map(|all| all.by_id.values().chain(&all.without_id));
+    let lately = known.filter(|l| l.exit.as_ref().is_some_and(|e| e.at.0 >= limit)).map(|l| l.folder.as_path());
+    let lately: HashSet<&Path> = lately.collect();
     let mut found: Vec<Old> = entries
         .into_iter()
         .filter_map(|entry| {
             let folder = sessions.join(&entry.name);
+            if lately.contains(folder.as_path()) {
+                return None;
+            }
+            let wishes = read.get_or_init(|| Wishes::read(places));
             let wish = wishes.by_id.values().find(|w| folder_name(&w.id) == entry.name);
             let last = match Launched::read(&folder) {
                 Ok(Some(launched)) => {

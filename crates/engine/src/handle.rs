@@ -20,13 +20,19 @@ const SECOND: [&str; 32] = [
 ];
 
 /// The wanted handle, if there is one and it is free, else any; and its folder, newly
-/// made. Only under the claims' lock: two who come at once must not get the same.
+/// begun. Only under the claims' lock: two who come at once must not get the same.
 pub fn make(places: &Places, wanted: Option<&str>) -> io::Result<(String, PathBuf)> {
+    let (handle, folder) = choose(places, wanted)?;
+    durable::begin_folder(&folder)?;
+    Ok((handle, folder))
+}
+
+/// The same without the folder, for who makes it under the same lock.
+pub(crate) fn choose(places: &Places, wanted: Option<&str>) -> io::Result<(String, PathBuf)> {
     let sessions = places.state.join("sessions");
     let wanted = wanted.filter(|w| !sessions.join(w).exists()).map(str::to_owned);
     let handle = wanted.map_or_else(|| free(places), Ok)?;
     let folder = sessions.join(&handle);
-    durable::make_folder(&folder)?;
     Ok((handle, folder))
 }
 

@@ -11,12 +11,14 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::{Given, Settings};
 use lariat_adapters::{Ask, LONGEST_ARGUMENT};
-use lariat_core::{Status, Time};
+use lariat_core::{Status, Time, Warning};
+use lariat_shim::start::Begun;
 use lariat_sys::point::point;
 use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable};
@@ -25,11 +27,11 @@ pub use crate::start::{LaunchError, Started};
 
 use crate::after::{self, After};
 use crate::ask;
-use crate::claims;
+use crate::claims::{self, Holder};
 use crate::evict;
 use crate::handle;
 use crate::launched::{self, Launched, Record};
-use crate::list::{Question, list};
+use crate::list::{Known, Question, list};
 use crate::send::{self, SendError};
 use crate::start::{self, Start, files};
 use crate::stop;
@@ -66,7 +68,6 @@ pub struct Order {
 pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<String>), LaunchError> {
     let places = &question.places;
     let adapter = start::adapter(&order.agent)?;
-    stop::finish_if_left(question);
     let cwd = start::directory(&order.cwd)?;
     let mut ask = start::told_of(places, &order.agent, order.ask.clone());
     let program = start::program(adapter, &ask)?;
@@ -75,11 +76,10 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     let typed = ask.prompt.take_if(|p| !ask.headless && (is_typed || p.len() > LONGEST_ARGUMENT));
     adapter.start(&ask).map_err(LaunchError::Impossible)?;
     durable::make_folder(&places.state).map_err(files(&places.state))?;
-    let lock = enter(question, order, &cwd)?;
+    let Entered { lock, known, handle, folder, begun } = enter(question, order, &cwd)?;
     point("launch.claimed");
-    evict::forget(&evict::old(places, evict::retain(places)));
-    let (handle, folder) =
-        handle::make(places, order.worktree.as_ref().map(|w| w.handle.as_str())).map_err(files(&places.state))?;
+    evict::forget(&evict::old(places, evict::retain(places), Some(&known.launched)));
+    durable::begin_folder(&folder).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
         let record = Record {
@@ -96,12 +96,14 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             worktree: order.worktree.clone(),
         };
         let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");
-        Start { question, adapter, folder, record, plan, env, generation: 1, verb, again: false }.run(vec![lock])
+        let start =
+            Start { question, adapter, folder, record, plan, env, generation: 1, verb, what: verb, again: false };
+        start.run(begun, vec![lock])
     });
-    start::journal(places, "launch", order.agent.clone(), &started);
     let started = match started {
         Ok(started) => started,
         Err(e) => {
+            start::journal(places, "launch", &order.agent, &e);
             // What would not end keeps its folder.
             if start::take_back(&folder, &handle) {
                 #[expect(clippy::disallowed_methods, reason = "our own record of a launch that came to nothing")]
@@ -110,7 +112,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             return Err(e);
         }
     };
-    let wrong = after::launched(places, &folder, &started);
+    let wrong = order.after.on_launch.as_ref().and_then(|_| after::launched(places, &folder, &started));
     if let Some(prompt) = typed {
         type_in(question, &started, &folder, &prompt)
             .map_err(|why| LaunchError::Unasked(started.handle.clone(), why))?;
@@ -118,25 +120,54 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     Ok((started, wrong))
 }
 
-/// The lock under which a launch happens, once nothing is in its way.
-fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<File, LaunchError> {
+/// A launch that nothing is in the way of.
+struct Entered {
+    /// The lock under which it happens.
+    lock: File,
+    /// What is on record then.
+    known: Arc<Known>,
+    handle: String,
+    /// Where its folder is to be.
+    folder: PathBuf,
+    /// Its shim, which waits.
+    begun: Begun,
+}
+
+/// Waits until nothing is in the way of a launch. What was cut short is finished first; the shim
+/// begins while we look.
+fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, LaunchError> {
     let places = &question.places;
     let most = most(places)?;
+    let mut finished = false;
     loop {
         let lock = claims::guard(places).map_err(files(&places.state))?;
-        if !order.force {
-            free(question, cwd)?;
+        let wanted = order.worktree.as_ref().map(|w| w.handle.as_str());
+        let (handle, folder) = handle::choose(places, wanted).map_err(files(&places.state))?;
+        let begun = start::begin(&folder)?;
+        let look = (!order.force).then(|| claims::holders_and_known(question));
+        let known = look.as_ref().map_or_else(|| Arc::new(Known::read(places)), |(.., known)| Arc::clone(known));
+        if !std::mem::replace(&mut finished, true) {
+            after::owed_of(&known.launched);
+            if stop::may_be_left(&known) {
+                drop((lock, begun)); // to end somebody takes its time
+                stop::finish_left(question);
+                continue;
+            }
+            stop::take_over_all(places, &known);
         }
-        let Some(max) = order.max.or(most) else { return Ok(lock) };
-        let running = running(places, order.group.as_deref());
-        if running.len() < max {
-            return Ok(lock);
+        if let Some((holders, warnings, _)) = &look {
+            is_free(holders, warnings, cwd)?;
         }
+        let max = order.max.or(most);
+        let running = max.map_or_else(Vec::new, |_| running(places, order.group.as_deref()));
+        let Some(max) = max.filter(|max| running.len() >= *max) else {
+            return Ok(Entered { lock, known, handle, folder, begun });
+        };
         if !order.queue || max == 0 {
             let whose = order.group.as_ref().map_or_else(String::new, |g| format!(" in group {g}"));
             return Err(LaunchError::Full { running: running.len(), max, whose });
         }
-        drop(lock);
+        drop((lock, begun));
         let mut watch = Watch::new().map_err(files(&places.state))?;
         running.iter().for_each(|pid| watch.process(*pid));
         // One whose process cannot be watched is looked at again.
@@ -160,6 +191,10 @@ pub(crate) fn most(places: &Places) -> Result<Option<usize>, LaunchError> {
 /// Whether nobody works in a directory, above it or below it.
 pub(crate) fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
     let (holders, warnings) = claims::holders(question);
+    is_free(&holders, &warnings, cwd)
+}
+
+fn is_free(holders: &[Holder], warnings: &[Warning], cwd: &Path) -> Result<(), LaunchError> {
     if let Some(w) = warnings.iter().find(|w| w.adapter == "lariat") {
         let path = w.path.as_ref().map_or("", |p| p.raw());
         return Err(LaunchError::Claimed(format!("it cannot be told who holds it, {path} is unreadable")));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::look::{Places, Sighting};
 use lariat_adapters::settings::Described;
 use lariat_adapters::{Adapter, Ask, described};
-use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Warning, Witness};
+use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Want, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
 use lariat_sys::cgroup::{self, Cgroup};
@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::after::{self, After};
 use crate::ask;
+use crate::records::Wishes;
 use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
@@ -187,9 +188,12 @@ impl All {
         }
     }
 
-    /// Whether one of them may have been cut off: gone, and not by itself.
-    pub fn any_cut_off(&self) -> bool {
-        self.by_id.values().any(|l| l.could_be_cut_off() && matches!(l.process(), Ok(None)))
+    /// Whether one of them may have been cut off: gone, not by itself, and not because a person
+    /// wished it, which is never brought back.
+    pub fn any_cut_off(&self, wishes: &Wishes) -> bool {
+        let stopped = |id: &str| wishes.by_id.get(id).is_some_and(|w| w.intent.want == Want::Stop);
+        let cut_off = |l: &Launched| l.could_be_cut_off() && matches!(l.process(), Ok(None));
+        self.by_id.iter().any(|(id, l)| !stopped(id) && cut_off(l))
     }
 }
 

@@ -73,10 +73,23 @@ pub struct Answer {
     pub saving: Vec<Saving>,
 }
 
+/// What is on record of what people asked and of what lariat launched.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub wishes: Wishes,
+    pub launched: launched::All,
+}
+
+impl Known {
+    /// Reads it now.
+    pub fn read(places: &Places) -> Known {
+        Known { wishes: Wishes::read(places), launched: launched::All::read(places) }
+    }
+}
+
 /// What every adapter's thread looks at.
 struct Shared {
-    wishes: Wishes,
-    launched: launched::All,
+    known: Arc<Known>,
     question: Question,
     settings: Settings,
     table: Result<Table, String>,
@@ -99,9 +112,9 @@ impl Shared {
 
     fn session(&self, agent: &'static str, sighting: Sighting) -> Box<Session> {
         let id = [agent, ":", &sighting.native_id].concat();
-        let wish = self.wishes.by_id.get(&id);
+        let wish = self.known.wishes.by_id.get(&id);
         let mut sighting = sighting;
-        let launched = self.launched.of(&id, &sighting);
+        let launched = self.known.launched.of(&id, &sighting);
         let launched = launched.filter(|l| l.testify(&self.question.places, self.now, &self.settling, &mut sighting));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
@@ -110,7 +123,7 @@ impl Shared {
             session.name = ask.name.clone().map(Into::into).or(session.name.take());
             session.group = group.clone();
         }
-        if let Some(label) = self.wishes.labels.get(session.id.raw()) {
+        if let Some(label) = self.known.wishes.labels.get(session.id.raw()) {
             session.name = label.name.clone().map(Into::into).or(session.name.take());
             session.kept = label.kept.unwrap_or(session.kept);
         }
@@ -130,9 +143,9 @@ impl Shared {
         let session = self.session(agent, sighting);
         let Some(write) = self.write else { return Row::Session(session) };
         let id = session.id.raw();
-        let asked = self.wishes.by_id.contains_key(id)
-            || self.wishes.labels.contains_key(id)
-            || self.launched.by_id.contains_key(id);
+        let asked = self.known.wishes.by_id.contains_key(id)
+            || self.known.wishes.labels.contains_key(id)
+            || self.known.launched.by_id.contains_key(id);
         let plain = session.live == Some(false) && session.status.ended() && session.pid.is_none();
         let ours = session.handle.is_some() || session.group.is_some() || session.host.is_some() || session.restorable;
         if asked || !plain || ours || is_owned(agent) {
@@ -149,14 +162,14 @@ impl Shared {
 
     /// Adds launched sessions whose agent lives and has recorded nothing yet.
     fn add_unrecorded(&self, answer: &mut Answer) {
-        if self.launched.by_id.is_empty() {
+        if self.known.launched.by_id.is_empty() {
             return;
         }
         let Answer { listing, lines, .. } = answer;
         let known = listing.sessions.iter().map(|s| s.id.raw()).chain(lines.iter().map(|l| l.id.raw()));
         let known: HashSet<&str> = known.collect();
         let agents = self.adapters();
-        let left = self.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
+        let left = self.known.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
         let all = self.question.scope == Scope::All;
         let mut hidden = 0;
         let living = left.filter(|(_, l)| {
@@ -194,6 +207,11 @@ impl Shared {
 
 /// Answers what is here now.
 pub fn list(question: Question) -> Answer {
+    answer(question, None).0
+}
+
+/// The same, with what it read of our own records.
+pub(crate) fn list_and_known(question: Question) -> (Answer, Arc<Known>) {
     answer(question, None)
 }
 
@@ -201,23 +219,23 @@ pub fn list(question: Question) -> Answer {
 /// thread that has just looked at the session: coming back to ten thousand of
 /// them later means to wait for memory, and to hold all of it.
 pub fn list_as_text(question: Question, write: Write) -> Answer {
-    answer(question, Some(write))
+    answer(question, Some(write)).0
 }
 
-fn answer(question: Question, write: Option<Write>) -> Answer {
+fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     let now = Time(clock::now_ms());
     let table = Table::scan().map_err(|e| e.to_string());
     let deadline = question.deadline;
-    let wishes = Wishes::read(&question.places);
-    let mut launched = launched::All::read(&question.places);
+    let mut known = Known::read(&question.places);
     let settling = OnceLock::new();
-    launched.settle(&settling);
+    known.launched.settle(&settling);
     let settings = Settings::read(&question.places);
     let mut question = question;
-    if launched.any_cut_off() {
+    if known.launched.any_cut_off(&known.wishes) {
         question.scope = Scope::All; // what was cut off is shown, and is among the ended
     }
-    let shared = Arc::new(Shared { wishes, launched, question, settings, table, now, settling, write });
+    let known = Arc::new(known);
+    let shared = Arc::new(Shared { known: Arc::clone(&known), question, settings, table, now, settling, write });
     let mut answer = Answer {
         listing: Listing {
             schema: 1,
@@ -234,7 +252,8 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
         failed: Vec::new(),
         saving: Vec::new(),
     };
-    let ours = shared.wishes.warnings.iter().chain(&shared.launched.warnings).chain(&shared.settings.warnings);
+    let ours =
+        shared.known.wishes.warnings.iter().chain(&shared.known.launched.warnings).chain(&shared.settings.warnings);
     answer.listing.warnings.extend(ours.cloned());
     if let Err(error) = &shared.table {
         answer.partial = true;
@@ -256,10 +275,10 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
         });
         take(report, &mut answer);
     }
-    let running = shared.launched.by_id.values().filter(|l| l.exit.is_none());
+    let running = shared.known.launched.by_id.values().filter(|l| l.exit.is_none());
     answer.watch.extend(running.map(|l| l.folder.join(ask::FOLDER)));
     // Time alone tells when that is over.
-    answer.unhinted |= shared.launched.by_id.values().any(|l| l.may_not_have_begun(now));
+    answer.unhinted |= shared.known.launched.by_id.values().any(|l| l.may_not_have_begun(now));
     shared.add_unrecorded(&mut answer);
     one_row::of_both(&mut answer, shared.table.as_ref().ok());
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
@@ -267,7 +286,7 @@ fn answer(question: Question, write: Option<Write>) -> Answer {
     answer.lines.sort_by_cached_key(|l| (l.status, Reverse(l.updated_at)));
     answer.listing.warnings.sort_unstable();
     answer.listing.warnings.dedup();
-    answer
+    (answer, known)
 }
 
 /// An adapter at work in a thread of its own.

@@ -183,7 +183,7 @@ pub fn put_in(folder: &Path, wish: &Wish) -> io::Result<()> {
 /// Stores a wish together with the launch it is about, in the folder of that launch.
 pub fn put_with(folder: &Path, launch: &str, wish: &Wish) -> io::Result<()> {
     let wish = serde_json::to_string(wish)?;
-    durable::put_all(folder, &[(record::LAUNCH, launch.as_bytes()), (INTENT, wish.as_bytes())])
+    durable::put_first(folder, &[(record::LAUNCH, launch.as_bytes()), (INTENT, wish.as_bytes())])
 }
 
 /// The locks of one session. Both are gone with the process that holds them.

@@ -191,6 +191,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
     let mut asked = question_of(launched.as_ref(), again, way, &folder);
     (asked.command, asked.described) = (told.command, told.described);
+    let what = if again.fork { "fork" } else { "resume" };
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
         let record = Record {
             launch: {
@@ -202,13 +203,14 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             ..record_of(adapter, launched.as_ref(), again, &asked)
         };
         let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
-        Start { question, adapter, folder, record, plan, env, generation, verb, again }.run(vec![guard, act, starting])
+        let begun = start::begin(folder)?;
+        Start { question, adapter, folder, record, plan, env, generation, verb, what, again }
+            .run(begun, vec![guard, act, starting])
     });
-    let verb = if again.fork { "fork" } else { "resume" };
-    start::journal(places, verb, id.to_owned(), &started);
     match started {
         Ok(started) => Ok(Resumed { started, way, said: asked.prompt }),
         Err(error) => {
+            start::journal(places, what, id, &error);
             let _act = locks.act();
             // Who has wished something else meanwhile is not undone, nor what they started.
             let ours = |w: Wish| w.intent.want == Want::Run && w.intent.generation == generation;

@@ -3,10 +3,11 @@
 //!
 //! # Theory of operation
 //!
-//! 1. What is to be started is stored, with the wish that it shall run.
-//! 2. The shim starts the agent; the claims' lock is let go once the agent can be
-//!    seen.
-//! 3. The agent's own id is known: chosen by us where the agent allows it, else
+//! 1. What is to be started is stored, with the wish that it shall run. The shim has begun
+//!    before that, and waits for it.
+//! 2. The shim starts the agent; the claims' lock is let go once the agent is on record,
+//!    where others see it.
+//! 3. While that is written, the agent comes up. Its own id is known: chosen by us where the agent allows it, else
 //!    read from what it shows. An id that we chose says nothing: the agent must
 //!    have come up with it, or at least not have died of it at once. One that it
 //!    had before says even less: there must be a sign of this very run.
@@ -15,6 +16,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,8 +24,8 @@ use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::Settings;
 use lariat_adapters::{Adapter, Ask, Plan};
 use lariat_core::{Intent, Session, Time, Want, Witness};
-use lariat_shim::record::{self, Launch, Shim, VERSION};
-use lariat_shim::start::{self, StartError};
+use lariat_shim::record::{self, Launch, Process, VERSION};
+use lariat_shim::start::{self, Begun, Running, StartError};
 use lariat_sys::point::point;
 use lariat_sys::process::{self, Identity};
 use lariat_sys::tree::Tree;
@@ -43,7 +45,7 @@ const AT_ONCE: Duration = Duration::from_millis(700);
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
 /// How soon and how late one looks again whether it is there.
-const SOONEST: Duration = Duration::from_micros(500);
+const SOONEST: Duration = Duration::from_micros(100);
 const LATEST: Duration = Duration::from_millis(20);
 /// Where copies of the agent's files are kept, in the session's folder.
 const KEPT: &str = "kept";
@@ -237,6 +239,12 @@ fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(O
     ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
 }
 
+/// Begins the shim of a folder, which may not be there yet.
+pub(crate) fn begin(folder: &Path) -> Result<Begun, LaunchError> {
+    let program = std::env::current_exe().map_err(files(folder))?;
+    Ok(start::begin(&program, folder)?)
+}
+
 /// Everything that is needed to start an agent in a folder.
 pub(crate) struct Start<'a> {
     pub question: &'a Question,
@@ -250,13 +258,16 @@ pub(crate) struct Start<'a> {
     pub generation: u64,
     /// The verb that wished it.
     pub verb: &'static str,
+    /// What the journal calls that.
+    pub what: &'static str,
     /// It goes on with a session that is on record already.
     pub again: bool,
 }
 
 impl Start<'_> {
-    /// Starts it. The locks are let go once the agent can be seen where it stands.
-    pub fn run(mut self, locks: Vec<File>) -> Result<Started, LaunchError> {
+    /// Starts it, by the shim that was begun for that. The first of the locks, that of the claims,
+    /// is let go once the agent can be seen where it stands.
+    pub fn run(mut self, begun: Begun, locks: Vec<File>) -> Result<Started, LaunchError> {
         let folder = self.folder;
         let began = Time(clock::now_ms());
         clear(folder).map_err(files(folder))?;
@@ -264,52 +275,68 @@ impl Start<'_> {
             durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;
         }
         put_beside(folder, &self.plan).map_err(files(folder))?;
+        let launch = serde_json::to_string(&self.record).map_err(|e| files(folder)(e.into()))?;
         match &self.record.native_id {
-            Some(id) => {
-                let launch = serde_json::to_string(&self.record).map_err(|e| files(folder)(e.into()))?;
-                records::put_with(folder, &launch, &self.wish(id, None)).map_err(files(folder))?;
-            }
-            None => put(folder, &self.record).map_err(files(folder))?,
+            Some(id) => records::put_with(folder, &launch, &self.wish(id, None)),
+            None => durable::put_first(folder, &[(record::LAUNCH, launch.as_bytes())]),
         }
+        .map_err(files(folder))?;
         // After the wish: what ended by itself is not cut off until it is wished back.
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
-        let program = std::env::current_exe().map_err(files(folder))?;
         let launch = &self.record.launch;
         // Some believe this before where they stand.
         self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
         let env = environment(&self.plan.env, self.env);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
-        let shim = first.and_then(|()| Ok(start::start(&program, folder, &env)?));
-        drop(locks);
-        let shim = shim?;
+        let running = first.and_then(|()| Ok(begun.go(&env)?))?;
+        let agent = running.agent.clone();
+        let mut locks = locks.into_iter();
+        let mut recording = Some((running, locks.next()));
+        // Until it is up it looks like one that has gone on elsewhere: who would end it waits a
+        // moment for that.
+        let mut locks: Vec<File> = locks.collect();
         let chosen = self.record.native_id.is_some();
-        let native_id = self.know(&shim, began)?;
+        let known = self.know(&agent, began, &mut recording, &mut locks);
+        // While its shim writes down that it runs.
+        if let (Ok(native_id), true) = (&known, chosen) {
+            self.tell(native_id, &agent);
+        }
+        // However that went: nobody goes on before the agent is on record, or taken back.
+        until_recorded(&mut recording)?;
+        let native_id = known?;
         if !chosen {
             self.record.native_id = Some(native_id.clone());
             put(folder, &self.record).map_err(files(folder))?;
             // A stop that came first stands: of equal wishes the stop wins.
-            records::put_in(folder, &self.wish(&native_id, Some(&shim))).map_err(files(folder))?;
+            records::put_in(folder, &self.wish(&native_id, Some(&agent))).map_err(files(folder))?;
+            self.tell(&native_id, &agent);
         }
         point("launch.known");
         let launch = self.record.launch;
-        Ok(Started {
-            handle: launch.handle,
-            agent: self.adapter.name(),
-            native_id,
-            pid: shim.agent.pid,
-            cwd: launch.cwd,
-        })
+        Ok(Started { handle: launch.handle, agent: self.adapter.name(), native_id, pid: agent.pid, cwd: launch.cwd })
+    }
+
+    /// Adds to the journal that it runs.
+    fn tell(&self, native_id: &str, agent: &Process) {
+        let how = format!("process {} in {}", agent.pid, self.record.launch.cwd.display());
+        records::tell(&self.question.places, self.what, &format!("{}:{native_id}", self.adapter.name()), how);
     }
 
     /// Waits until the agent's own id is known.
-    fn know(&self, shim: &Shim, began: Time) -> Result<String, LaunchError> {
+    fn know(
+        &self,
+        agent: &Process,
+        began: Time,
+        recording: &mut Option<(Running, Option<File>)>,
+        locks: &mut Vec<File>,
+    ) -> Result<String, LaunchError> {
         let (clock, name) = (Instant::now(), self.adapter.name());
-        let agent = Identity::open(shim.agent.pid).ok().map(|(_, pidfd)| pidfd);
+        let pidfd = Identity::open(agent.pid).ok().map(|(_, pidfd)| pidfd);
         loop {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
-            let id = self.record.native_id.clone().or_else(|| self.shown(shim));
-            let sign = id.as_ref().is_some_and(|id| self.came_up(id, shim, began, ended.is_some()));
+            let id = self.record.native_id.clone().or_else(|| self.shown(agent));
+            let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, ended.is_some()));
             let patience = match self.adapter.is_spoken_for() {
                 true => PATIENCE, // who speaks for it says when it is there
                 false if self.again && !self.adapter.is_mute() => BACK,
@@ -322,15 +349,25 @@ impl Start<'_> {
                 (Some(id), None) if clock.elapsed() > patience || self.record.native_id.is_none() => return Ok(id),
                 (_, Some(exit)) => return Err(died(name, self.folder, &exit)),
                 (None, None) if clock.elapsed() > PATIENCE => {
-                    return Err(LaunchError::NoId(name.into(), shim.agent.pid, PATIENCE));
+                    return Err(LaunchError::NoId(name.into(), agent.pid, PATIENCE));
                 }
                 _ => {}
+            }
+            if clock.elapsed() > AT_ONCE {
+                locks.clear();
             }
             // A look soon after the start, later ones further apart. Hints of the kernel would
             // cost more than they bring: letting go of them takes it as long as a launch.
             let pause = (clock.elapsed() / 4).clamp(SOONEST, LATEST);
-            let ended = agent.as_ref().is_none_or(|agent| process::wait_exit(agent, pause).unwrap_or(true));
-            if ended {
+            let waited = match (&pidfd, &*recording) {
+                (Some(pidfd), Some((running, _))) => process::wait_exit_or(pidfd, running.as_fd(), pause),
+                (Some(pidfd), None) => process::wait_exit(pidfd, pause).map(|ended| (ended, false)),
+                (None, _) => Ok((true, false)),
+            };
+            let (ended, recorded) = waited.unwrap_or((true, false));
+            if recorded {
+                until_recorded(recording)?;
+            } else if ended {
                 std::thread::sleep(pause); // how it ended is being written down
             }
         }
@@ -344,8 +381,8 @@ impl Start<'_> {
     /// Whether there is a sign that this very run has the session: the agent's own
     /// word, or what it recorded since. Where its word is quick to find, the rest is
     /// looked for only once it has ended.
-    fn came_up(&self, native_id: &str, shim: &Shim, began: Time, ended: bool) -> bool {
-        match self.adapter.came_up(&self.question.places, native_id, shim.agent.pid) {
+    fn came_up(&self, native_id: &str, agent: &Process, began: Time, ended: bool) -> bool {
+        match self.adapter.came_up(&self.question.places, native_id, agent.pid) {
             Some(up) if up || !ended => return up,
             _ => {}
         }
@@ -356,11 +393,11 @@ impl Start<'_> {
         };
         let native = |w: Witness| matches!(w, Witness::Registry | Witness::Store | Witness::Hook | Witness::Gateway);
         let recorded = session.because.iter().any(|(_, o)| native(o.witness));
-        recorded && (!self.again || session.updated_at >= Some(began) || is_held_by(session, shim))
+        recorded && (!self.again || session.updated_at >= Some(began) || is_held_by(session, agent))
     }
 
     /// The id that the agent shows: in its first output, or by what its process holds.
-    fn shown(&self, shim: &Shim) -> Option<String> {
+    fn shown(&self, agent: &Process) -> Option<String> {
         let output = lariat_sys::file::open(&self.folder.join("stdout")).ok().and_then(|(file, _)| {
             use io::{BufRead as _, Read as _};
             io::BufReader::new(file.take(FIRST_LINE)).lines().next()?.ok()
@@ -368,34 +405,39 @@ impl Start<'_> {
         output.and_then(|line| self.adapter.id_in_output(&line)).or_else(|| {
             let answer =
                 list(Question { scope: Scope::Live, agent: Some(self.adapter.name()), ..self.question.clone() });
-            let (pid, start) = (Some(shim.agent.pid), Some(shim.agent.start));
+            let (pid, start) = (Some(agent.pid), Some(agent.start));
             let mut sessions = answer.listing.sessions.iter();
             let mine = sessions.find(|s| s.agent == self.adapter.name() && s.pid == pid && s.start == start);
             mine.map(|s| s.native_id.raw().to_owned())
         })
     }
 
-    fn wish(&self, native_id: &str, shim: Option<&Shim>) -> Wish {
+    fn wish(&self, native_id: &str, agent: Option<&Process>) -> Wish {
         let at = Time(clock::now_ms());
         Wish {
             id: format!("{}:{native_id}", self.adapter.name()),
             intent: Intent { want: Want::Run, generation: self.generation, at, found_live: true, until: None },
             verb: self.verb.into(),
-            process: shim.map(|s| s.agent.clone()),
+            process: agent.cloned(),
             run: None,
         }
     }
 }
 
+/// Waits until the agent is on record, and lets the claims' lock go.
+fn until_recorded(recording: &mut Option<(Running, Option<File>)>) -> Result<(), LaunchError> {
+    recording.take().map_or(Ok(()), |(running, _claims)| Ok(running.recorded().map(drop)?))
+}
+
 /// Whether somebody other than the shim ties the session to the agent it started, by
 /// more than the arguments that we gave it ourselves.
-fn is_held_by(session: &Session, shim: &Shim) -> bool {
+fn is_held_by(session: &Session, agent: &Process) -> bool {
     use lariat_core::Fact;
     let tied = |o: &lariat_core::Observation| {
         matches!(o.witness, Witness::Registry | Witness::Store)
-            && matches!(o.fact, Fact::Alive { pid, .. } if pid == Some(shim.agent.pid))
+            && matches!(o.fact, Fact::Alive { pid, .. } if pid == Some(agent.pid))
     };
-    session.pid == Some(shim.agent.pid) && session.because.iter().any(|(_, o)| tied(o))
+    session.pid == Some(agent.pid) && session.because.iter().any(|(_, o)| tied(o))
 }
 
 /// Makes room in a folder that is used again: what the last run wrote is kept under
@@ -471,13 +513,11 @@ pub(crate) fn take_back(folder: &Path, handle: &str) -> bool {
     tree.end_in(&house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
 }
 
-/// Adds to the journal how a start went.
-pub(crate) fn journal(places: &Places, what: &str, id: String, started: &Result<Started, LaunchError>) {
-    let how = match started {
-        Ok(s) => format!("process {} in {}", s.pid, s.cwd.display()),
-        Err(LaunchError::Died(_, how, _)) => format!("died before it had a session ({how})"),
-        Err(e) => e.to_string(),
+/// Adds to the journal why nothing runs.
+pub(crate) fn journal(places: &Places, what: &str, id: &str, error: &LaunchError) {
+    let how = match error {
+        LaunchError::Died(_, how, _) => format!("died before it had a session ({how})"),
+        e => e.to_string(),
     };
-    let id = started.as_ref().map_or(id, Started::id);
-    records::tell(places, what, &id, how);
+    records::tell(places, what, id, how);
 }

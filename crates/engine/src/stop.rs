@@ -37,7 +37,7 @@ use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
 use crate::launched::{self, Launched};
-use crate::list::{Question, list};
+use crate::list::{Known, Question, list};
 use crate::records::{self, Locks, Run, Wish, Wishes};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
@@ -303,36 +303,32 @@ fn journal(places: &Places, what: &str, id: &str, outcome: &Outcome) {
 /// shim was killed under a live agent, another one takes its place. For verbs that
 /// act.
 pub fn finish(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result<Outcome, StopError>)> {
-    finish_with(places, Some(sessions))
+    finish_with(places, sessions)
 }
 
-/// The same for a verb that does not look at all sessions itself: it looks only if
-/// something may be left.
-pub fn finish_if_left(question: &Question) {
-    let places = &question.places;
-    let sessions = may_be_left(places).then(|| {
-        let live = Question { scope: Scope::Live, ..question.clone() };
-        list(live).listing.sessions
-    });
-    finish_with(places, sessions.as_deref());
+/// The same for a verb that does not look at all sessions itself, if something may be left.
+pub(crate) fn finish_left(question: &Question) {
+    let live = Question { scope: Scope::Live, ..question.clone() };
+    finish_with(&question.places, &list(live).listing.sessions);
 }
 
 /// Whether a process, a run or a cgroup that was asked to end may still be there.
-fn may_be_left(places: &Places) -> bool {
-    let wishes = Wishes::read(places);
+pub(crate) fn may_be_left(known: &Known) -> bool {
     let alive = |p: &Process| !matches!(Identity::from(p.clone()).is_alive(), Ok(false));
     let left = |w: &Wish| w.run.is_some() || w.process.as_ref().is_some_and(alive);
     let stop = |w: &&Wish| w.intent.want == Want::Stop;
-    wishes.by_id.values().filter(stop).any(left)
-        || launched::All::read(places)
-            .by_id
-            .iter()
-            .any(|(id, launched)| wishes.by_id.get(id).filter(stop).is_some() && launched.left_some())
+    let stopped = |id: &String| known.wishes.by_id.get(id).filter(stop).is_some();
+    known.wishes.by_id.values().filter(stop).any(left)
+        || known.launched.by_id.iter().any(|(id, launched)| stopped(id) && launched.left_some())
 }
 
-/// Without sessions, what needs to know them is left as it is.
-fn finish_with(places: &Places, known: Option<&[Box<Session>]>) -> Vec<(String, Result<Outcome, StopError>)> {
-    let sessions = known.unwrap_or_default();
+/// Where nothing is left: puts a shim in every place of one that was killed.
+pub(crate) fn take_over_all(places: &Places, known: &Known) {
+    let wanted = |id: &String| known.wishes.by_id.get(id).is_none_or(|w| w.intent.want != Want::Stop);
+    known.launched.by_id.iter().filter(|(id, _)| wanted(id)).for_each(|(id, l)| take_over(places, id, l));
+}
+
+fn finish_with(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Result<Outcome, StopError>)> {
     let wishes = Wishes::read(places);
     let mut finished: Vec<(String, Result<Outcome, StopError>)> = Vec::new();
     for session in sessions.iter().filter(|s| !s.shared) {
@@ -357,11 +353,7 @@ fn finish_with(places: &Places, known: Option<&[Box<Session>]>) -> Vec<(String, 
         let wish = wishes.by_id.get(&id).filter(|w| w.intent.want == Want::Stop);
         if wish.is_none() {
             take_over(places, &id, &launched);
-        } else if known.is_some()
-            && wish.is_some_and(|w| w.intent.found_live)
-            && launched.left_some()
-            && is_over(&launched)
-        {
+        } else if wish.is_some_and(|w| w.intent.found_live) && launched.left_some() && is_over(&launched) {
             let handle = launched.record.launch.handle.clone();
             let _act = Locks::of(places, Some(&handle), &id).and_then(|l| l.act());
             // Somebody may have started it again meanwhile.

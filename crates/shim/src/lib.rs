@@ -19,7 +19,7 @@
 //!                              │  │ fork           │
 //!                              │  └── keeper ──────┤ both hold the terminal's master
 //!                              │                   │ and a pidfd of the agent
-//!   lock ─ socket ─ agent ─ keeper ─ shim.json ─ "started"
+//!   lock ─ socket ─ agent ─ "running" ─ keeper ─ shim.json ─ "started"
 //!                              │
 //!                        holds (one poll loop)
 //!                              │
@@ -78,10 +78,14 @@ use ring::Ring;
 pub const VERB: &str = "__shim";
 /// The argument that makes it take the agent's environment from its standard input.
 pub const ENVIRONMENT: &str = "--environment";
+/// The argument that makes it do so, and start nothing unless it is told to go.
+pub const WHEN_TOLD: &str = "--when-told";
 /// The argument that makes it take over from one that was killed.
 pub const TAKE_OVER: &str = "--take-over";
 /// The argument of the program that is started after the end.
 pub const AFTER: &str = "__after";
+/// What it says when its agent runs, with who that is.
+pub(crate) const RUNNING: &str = "running ";
 /// What one says that finds another in its place.
 pub(crate) const HELD: &str = "another shim holds this session";
 /// How long a shim stays for the orphans of an agent that has ended.
@@ -134,21 +138,20 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 /// says `started` or `failed WHY` on standard output and closes it. See [`start`].
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    let (take_over, given, folder) = match &args[..] {
-        [folder] => (false, Vec::new(), PathBuf::from(folder)),
-        [flag, folder] if flag == ENVIRONMENT => (false, start::given_environment(), PathBuf::from(folder)),
-        [flag, folder] if flag == TAKE_OVER => (true, Vec::new(), PathBuf::from(folder)),
+    let (how, folder) = match &args[..] {
+        [folder] => (How::Alone, folder),
+        [flag, folder] if flag == ENVIRONMENT => (How::Given, folder),
+        [flag, folder] if flag == WHEN_TOLD => (How::WhenTold, folder),
+        [flag, folder] if flag == TAKE_OVER => (How::TakeOver, folder),
         _ => return ExitCode::from(2),
     };
-    match begin().and_then(|side| Ok((side, folder.canonicalize()?))) {
-        Ok((Side::Before(_), _)) => ExitCode::SUCCESS,
-        Ok((Side::Copy, folder)) => match stand_apart().and_then(|()| run(&folder, take_over, given)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                say(&format!("failed {error}"));
-                ExitCode::FAILURE
-            }
-        },
+    let ran = match begin() {
+        Ok(Side::Before(_)) => return ExitCode::SUCCESS,
+        Ok(Side::Copy) => stand_apart().and_then(|()| go_on(how, Path::new(folder))),
+        Err(error) => Err(ShimError::Io("begin", error)),
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("failed {error}"));
             ExitCode::FAILURE
@@ -156,14 +159,38 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Keeps nothing of whoever started us but its standard output.
+/// How a shim was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Alone,
+    Given,
+    WhenTold,
+    TakeOver,
+}
+
+/// Keeps nothing of whoever started us but its standard input, for a word, and its standard
+/// output.
 fn begin() -> io::Result<Side> {
     spawn::shed()?;
     signals::restore();
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
+    rustix::stdio::dup2_stderr(OpenOptions::new().read(true).write(true).open("/dev/null")?)?;
     spawn::split()
+}
+
+/// Hears what there is to hear, and holds the session to its end.
+fn go_on(how: How, folder: &Path) -> Result<(), ShimError> {
+    let io = |what| move |e: io::Error| ShimError::Io(what, e);
+    let (given, go) = match how {
+        How::Given | How::WhenTold => start::given_environment(),
+        How::Alone | How::TakeOver => (Vec::new(), true),
+    };
+    if how == How::WhenTold && !go {
+        return Ok(());
+    }
+    let null = OpenOptions::new().read(true).open("/dev/null").map_err(io("open /dev/null"))?;
+    rustix::stdio::dup2_stdin(&null).map_err(|e| ShimError::Io("let go of its input", e.into()))?;
+    drop(null);
+    run(&folder.canonicalize().map_err(io("find the session's folder"))?, how, given)
 }
 
 fn stand_apart() -> Result<(), ShimError> {
@@ -177,6 +204,14 @@ fn stand_apart() -> Result<(), ShimError> {
 
 /// Tells the launcher, and is silent from then on.
 fn say(word: &str) {
+    tell(word);
+    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+/// Tells the launcher.
+fn tell(word: &str) {
     let line = format!("{}\n", word.replace('\n', " "));
     let mut rest = line.as_bytes();
     while let Ok(n) = rustix::io::write(rustix::stdio::stdout(), rest) {
@@ -185,18 +220,18 @@ fn say(word: &str) {
             break;
         }
     }
-    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
-        let _ = rustix::stdio::dup2_stdout(&null);
-    }
 }
 
-fn run(folder: &Path, take_over: bool, given: Vec<(OsString, OsString)>) -> Result<(), ShimError> {
+fn run(folder: &Path, how: How, given: Vec<(OsString, OsString)>) -> Result<(), ShimError> {
     let lock = lock(folder)?;
     point("shim.locked");
     let mut launch: Launch =
         record::read(folder, record::LAUNCH)?.ok_or_else(|| ShimError::Missing(folder.join(record::LAUNCH)))?;
     let children = ChildEnds::watch().map_err(|e| ShimError::Io("watch for children", e))?;
-    let held = if take_over { resume(folder, &launch)? } else { begin_session(folder, &mut launch, given)? };
+    let held = match how {
+        How::TakeOver => resume(folder, &launch)?,
+        _ => begin_session(folder, &mut launch, given, how == How::WhenTold)?,
+    };
     let Held { agent, shim, keeper, ring, door } = held;
     let mut hold = Hold::new((folder, &launch, &agent), (shim, keeper), (ring, door, children));
     say("started");
@@ -284,8 +319,13 @@ struct Held {
 }
 
 /// Starts the agent and writes down that it runs. If it does not come to that, the
-/// exit record says why.
-fn begin_session(folder: &Path, launch: &mut Launch, given: Vec<(OsString, OsString)>) -> Result<Held, ShimError> {
+/// exit record says why. With `early`, the launcher hears of the agent before that is on record.
+fn begin_session(
+    folder: &Path,
+    launch: &mut Launch,
+    given: Vec<(OsString, OsString)>,
+    early: bool,
+) -> Result<Held, ShimError> {
     record::forget_last_run(folder)?;
     point("shim.forgotten");
     let socket = launch.socket.clone();
@@ -299,6 +339,9 @@ fn begin_session(folder: &Path, launch: &mut Launch, given: Vec<(OsString, OsStr
     let ring = open_ring(folder, launch).map_err(failed)?;
     let agent = Agent::start(folder, launch, given).map_err(|e| failed(e.into()))?;
     point("shim.spawned");
+    if early && let Ok(agent) = serde_json::to_string(&agent.process) {
+        tell(&format!("{RUNNING}{agent}"));
+    }
     // The agent has them now; what the copy shares should be small.
     (launch.argv, launch.env) = Default::default();
     spawn::trim_memory();

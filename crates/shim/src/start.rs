@@ -2,12 +2,16 @@
 //!
 //! # Theory of operation
 //!
-//! The launcher has made the session's folder and put `launch.json` there, durably. The
-//! shim is started with two pipes and leaves its parent at once. By its standard input
-//! it gets the agent's environment, which may hold secrets: so these stand in no file,
-//! in no argument, and not in the shim's own environment. Its standard output answers.
-//! It says one line: `started`, once the agent runs and `shim.json` is durable, or
-//! `failed` and why. A pipe that closes without a line is a shim that died; what then
+//! The launcher has made the session's folder. The shim is begun with two pipes, leaves its
+//! parent at once, and waits for a word. Meanwhile the launcher puts `launch.json` there,
+//! durably: a process takes as long to begin as a disk does to write. By its standard input
+//! the shim gets the agent's environment, which may hold secrets: so these stand in no file,
+//! in no argument, and not in the shim's own environment. An empty entry at the end is the
+//! word to go; without it the launcher changed its mind or died, and nothing is started.
+//!
+//! Its standard output answers: `running` and who, once the agent runs; then `started`, once
+//! `shim.json` is durable; or `failed` and why. So the launcher looks for a sign of the agent
+//! while that is written. A pipe that closes without a line is a shim that died; what then
 //! became of the agent must be looked for.
 //!
 //! What a unit of systemd's starts belongs to the unit: its limits hold for all of it, and
@@ -17,15 +21,16 @@
 //! which is written so that only the daemon ends with it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use lariat_sys::cgroup;
 
-use crate::record::{self, RecordError, Shim};
-use crate::{AFTER, ENVIRONMENT, HELD, TAKE_OVER, VERB};
+use crate::record::{self, Process, RecordError, Shim};
+use crate::{AFTER, HELD, RUNNING, TAKE_OVER, VERB, WHEN_TOLD};
 
 /// The unit of systemd's that our daemon runs in, if it is installed.
 pub const UNIT: &str = "lariat.service";
@@ -52,31 +57,96 @@ pub enum StartError {
     Record(#[from] RecordError),
 }
 
-/// Starts a shim for a folder with a launch record; `program` is lariat itself, `env`
-/// the agent's environment. Returns when the agent runs.
-pub fn start(program: &Path, folder: &Path, env: &[(OsString, OsString)]) -> Result<Shim, StartError> {
-    run(program, folder, false, env)
+/// A shim that waits for the word to go. Dropped without it, it leaves, and nothing is started.
+#[derive(Debug)]
+pub struct Begun {
+    program: PathBuf,
+    folder: PathBuf,
+    /// None yet, where it has to begin in a scope of its own.
+    child: Option<Child>,
+}
+
+/// Begins a shim for a folder that is about to have a launch record; `program` is lariat itself.
+pub fn begin(program: &Path, folder: &Path) -> Result<Begun, StartError> {
+    let here = !cgroup::is_in_unit(UNIT);
+    let child = here.then(|| spawn(begin_at(program), WHEN_TOLD, folder)).transpose();
+    let child = child.map_err(|e| StartError::Run(program.to_owned(), e))?;
+    Ok(Begun { program: program.to_owned(), folder: folder.to_owned(), child })
+}
+
+impl Begun {
+    /// Has it start the agent, now that its launch is on record; `env` is the agent's
+    /// environment. Returns when the agent runs.
+    pub fn go(mut self, env: &[(OsString, OsString)]) -> Result<Running, StartError> {
+        let entries = env.iter().flat_map(|(n, v)| [n.as_bytes(), b"=", v.as_bytes(), b"\0"].concat());
+        let given: Vec<u8> = entries.chain([0]).collect();
+        let said = match self.child.take() {
+            Some(child) => tell(child, &given),
+            None => said_apart(&self.program, &self.folder, WHEN_TOLD, &given)
+                .map_or_else(|| tell(spawn(begin_at(&self.program), WHEN_TOLD, &self.folder)?, &given), Ok),
+        };
+        let said = said.map_err(|e| StartError::Run(self.program.clone(), e))?;
+        match said.line.strip_prefix(RUNNING).map(serde_json::from_str) {
+            Some(Ok(agent)) => Ok(Running { agent, folder: self.folder.clone(), rest: said.rest }),
+            Some(Err(_)) => Err(StartError::Died),
+            None => Err(refusal(&said.line)),
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.stdin.take());
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A shim whose agent runs, and which is writing that down.
+#[derive(Debug)]
+pub struct Running {
+    /// The agent.
+    pub agent: Process,
+    folder: PathBuf,
+    rest: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Waits until it is written down, durably. If that failed, the agent was taken back.
+    pub fn recorded(mut self) -> Result<Shim, StartError> {
+        let mut line = String::new();
+        self.rest.read_line(&mut line).map_err(|_| StartError::Died)?;
+        recorded(&line, &self.folder)
+    }
+}
+
+/// Readable once it says more.
+impl AsFd for Running {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.rest.get_ref().as_fd()
+    }
 }
 
 /// Starts one in place of one that was killed.
 pub fn take_over(program: &Path, folder: &Path) -> Result<Shim, StartError> {
-    run(program, folder, true, &[])
+    let apart = cgroup::is_in_unit(UNIT).then(|| said_apart(program, folder, TAKE_OVER, b"")).flatten();
+    let said = apart.map_or_else(|| tell(spawn(begin_at(program), TAKE_OVER, folder)?, b""), Ok);
+    recorded(&said.map_err(|e| StartError::Run(program.to_owned(), e))?.line, folder)
 }
 
-fn run(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsString)]) -> Result<Shim, StartError> {
-    let failed = |e| StartError::Run(program.to_owned(), e);
-    let apart = if cgroup::is_in_unit(UNIT) { said_apart(program, folder, take_over, env) } else { None };
-    let line = match apart {
-        Some(line) => line,
-        None => said(begin_at(program), folder, take_over, env).map_err(failed)?.0,
-    };
+fn recorded(line: &str, folder: &Path) -> Result<Shim, StartError> {
     match line.trim_end() {
         "started" => record::read(folder, record::SHIM)?.ok_or(StartError::Died),
-        line => Err(match line.strip_prefix("failed ") {
-            Some(why) if why.starts_with(HELD) => StartError::Held(why.to_owned()),
-            Some(why) => StartError::Failed(why.to_owned()),
-            None => StartError::Died,
-        }),
+        _ => Err(refusal(line)),
+    }
+}
+
+fn refusal(line: &str) -> StartError {
+    match line.trim_end().strip_prefix("failed ") {
+        Some(why) if why.starts_with(HELD) => StartError::Held(why.to_owned()),
+        Some(why) => StartError::Failed(why.to_owned()),
+        None => StartError::Died,
     }
 }
 
@@ -89,40 +159,48 @@ fn begin_at(program: &Path) -> Command {
 
 /// What a shim says that begins in a scope of its own; `None` if there was none to be had,
 /// and no shim has begun.
-fn said_apart(program: &Path, folder: &Path, take_over: bool, env: &[(OsString, OsString)]) -> Option<String> {
+fn said_apart(program: &Path, folder: &Path, how: &str, given: &[u8]) -> Option<Said> {
     let handle = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut command = begin_at(Path::new("systemd-run"));
     command.envs(TO_SYSTEMD.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.args(["--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes"]);
     command.arg(format!("--unit={}.scope", cgroup::name(&handle, std::process::id())));
     command.arg(format!("--description=lariat: session {handle}")).arg("--").arg(program);
-    match said(command, folder, take_over, env) {
+    match spawn(command, how, folder).and_then(|child| tell(child, given)) {
         // It becomes the shim, which says a word whenever it does not leave well.
-        Ok((line, status)) if line.is_empty() && status.code() != Some(0) => None,
-        Ok((line, _)) => Some(line),
+        Ok(said) if said.line.is_empty() && said.status.code() != Some(0) => None,
+        Ok(said) => Some(said),
         // Not there, or gone before it had read all; a shim reads all before it does anything.
         Err(_) => None,
     }
 }
 
-/// Has a command go on as a shim: what it says, and how the process ended that it began as.
-fn said(
-    mut command: Command,
-    folder: &Path,
-    take_over: bool,
-    env: &[(OsString, OsString)],
-) -> io::Result<(String, ExitStatus)> {
-    command.arg(VERB).arg(if take_over { TAKE_OVER } else { ENVIRONMENT }).arg(folder);
+/// Has a command go on as a shim.
+fn spawn(mut command: Command, how: &str, folder: &Path) -> io::Result<Child> {
+    command.arg(VERB).arg(how).arg(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.envs(std::env::vars_os().filter(|(n, _)| n.as_bytes().starts_with(b"LARIAT_") && n != crate::MARK));
-    let mut child = command.spawn()?;
-    let given: Vec<u8> = env.iter().flat_map(|(n, v)| [n.as_bytes(), b"=", v.as_bytes(), b"\0"].concat()).collect();
-    let told = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&given));
+    command.spawn()
+}
+
+/// What a shim says.
+struct Said {
+    line: String,
+    /// What comes after that.
+    rest: BufReader<ChildStdout>,
+    /// How the process ended that it began as.
+    status: ExitStatus,
+}
+
+/// Tells a shim what it needs, and hears its first line.
+fn tell(mut child: Child, given: &[u8]) -> io::Result<Said> {
+    let told = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(given));
+    let mut rest = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
     let mut line = String::new();
-    let heard = child.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut line));
+    let heard = rest.read_line(&mut line);
     let status = child.wait()?;
     told.and(heard.map(drop))?;
-    Ok((line, status))
+    Ok(Said { line, rest, status })
 }
 
 /// Starts what the launcher wants run once the end is on record, if anything. It is
@@ -139,15 +217,16 @@ pub fn after(folder: &Path) {
     let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
-/// The environment that a launcher hands over on standard input, to its end.
-pub(crate) fn given_environment() -> Vec<(OsString, OsString)> {
+/// What a launcher hands over on standard input, to its end; whether the word to go came with
+/// it: an empty entry after all others.
+pub(crate) fn given_environment() -> (Vec<(OsString, OsString)>, bool) {
     let mut bytes = Vec::new();
     if io::stdin().read_to_end(&mut bytes).is_err() {
-        return Vec::new();
+        return (Vec::new(), false);
     }
     let entries = bytes.split(|b| *b == 0).filter_map(|entry| {
         let at = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0)?;
         Some((OsStr::from_bytes(&entry[..at]).to_owned(), OsString::from_vec(entry[at + 1..].to_vec())))
     });
-    entries.collect()
+    (entries.collect(), bytes == [0] || bytes.ends_with(&[0, 0]))
 }

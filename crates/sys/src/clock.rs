@@ -1,6 +1,7 @@
 //! What time it is, and which boot this is.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -25,9 +26,14 @@ pub fn boot_ticks() -> u64 {
     u64::try_from(millis(ClockId::Boottime)).unwrap_or(0).saturating_mul(per_second) / 1000
 }
 
-/// The id of this boot.
+/// The id of this boot. No process outlives its boot, so one reading of it is enough.
 pub fn boot_id() -> std::io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if let Some(boot) = BOOT.get() {
+        return Ok(boot.clone());
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+    Ok(BOOT.get_or_init(|| boot).clone())
 }
 
 /// Turns a process start time, in clock ticks since boot, into milliseconds

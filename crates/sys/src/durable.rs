@@ -27,13 +27,22 @@ pub fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
 /// one is there after a crash, and when it returns, all the new ones are. The folder
 /// is synced once for all of them.
 pub fn put_all(folder: &Path, records: &[(&str, &[u8])]) -> io::Result<()> {
+    put_into(folder, records, None)
+}
+
+/// As [`put_all`], in a folder that [`begin_folder`] made: with them it is durable itself.
+pub fn put_first(folder: &Path, records: &[(&str, &[u8])]) -> io::Result<()> {
+    put_into(folder, records, folder.parent())
+}
+
+fn put_into(folder: &Path, records: &[(&str, &[u8])], parent: Option<&Path>) -> io::Result<()> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let temporary = |name: &str| {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         folder.join(format!(".{name}.{}.{next}{TEMPORARY}", std::process::id()))
     };
     let records: Vec<_> = records.iter().map(|(name, content)| (*name, *content, temporary(name))).collect();
-    let written = put_by(folder, &records);
+    let written = put_by(folder, &records, parent);
     if written.is_err() {
         for (_, _, temporary) in &records {
             #[expect(clippy::disallowed_methods, reason = "our own temporary file")]
@@ -43,15 +52,19 @@ pub fn put_all(folder: &Path, records: &[(&str, &[u8])]) -> io::Result<()> {
     written
 }
 
-fn put_by(folder: &Path, records: &[(&str, &[u8], PathBuf)]) -> io::Result<()> {
+fn put_by(folder: &Path, records: &[(&str, &[u8], PathBuf)], parent: Option<&Path>) -> io::Result<()> {
+    let mut files = Vec::with_capacity(records.len() + 1);
     for (_, content, temporary) in records {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
         point("put.created");
         file.write_all(content)?;
         point("put.written");
-        file.sync_all()?;
-        point("put.synced");
+        files.push(file);
     }
+    #[expect(clippy::disallowed_methods, reason = "a directory of our own")]
+    files.extend(parent.map(File::open).transpose()?);
+    sync_at_once(&files)?;
+    point("put.synced");
     for (name, _, temporary) in records {
         #[expect(clippy::disallowed_methods, reason = "the one durable write")]
         fs::rename(temporary, folder.join(name))?;
@@ -60,6 +73,33 @@ fn put_by(folder: &Path, records: &[(&str, &[u8], PathBuf)]) -> io::Result<()> {
     sync(folder)?;
     point("put.done");
     Ok(())
+}
+
+/// Syncs several files at once: each alone would wait for the disk as long as all do together.
+fn sync_at_once(files: &[File]) -> io::Result<()> {
+    let Some((first, rest)) = files.split_first() else { return Ok(()) };
+    std::thread::scope(|scope| {
+        let begin =
+            |file| std::thread::Builder::new().spawn_scoped(scope, move || File::sync_all(file)).map_err(|_| file);
+        let others: Vec<_> = rest.iter().map(begin).collect();
+        others.into_iter().fold(first.sync_all(), |done, other| {
+            let synced = match other {
+                Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("a sync was cut short"))),
+                Err(file) => file.sync_all(), // no thread to be had
+            };
+            done.and(synced)
+        })
+    })
+}
+
+/// Makes a directory that only we may enter, its parents durably. It is durable itself once
+/// [`put_first`] has put something there.
+pub fn begin_folder(path: &Path) -> io::Result<()> {
+    make_folder(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a directory that only we may enter, durably, with its parents.

@@ -6,7 +6,7 @@
 //! also needs the namespace it was read in: the same number names another process
 //! in a container, and a record of one may lie in a directory that both share.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{fs, io};
@@ -205,6 +205,18 @@ pub fn wait_exit(pidfd: &OwnedFd, at_most: std::time::Duration) -> io::Result<bo
             Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
+    }
+}
+
+/// Waits until the process behind a pidfd has exited, or something can be read from another
+/// descriptor; which of the two it was, if not the time.
+pub fn wait_exit_or(pidfd: &OwnedFd, other: BorrowedFd<'_>, at_most: std::time::Duration) -> io::Result<(bool, bool)> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN), PollFd::from_borrowed_fd(other, PollFlags::IN)];
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty())),
+        Err(e) => Err(e.into()),
     }
 }
 

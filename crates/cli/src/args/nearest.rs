@@ -1,4 +1,4 @@
-//! The nearest right word for a wrong one.
+//! From words to what was asked; and the nearest right word for a wrong one.
 //!
 //! clap names a verb or flag only if it is much like what was typed. A person who typed
 //! `frobnicate` is helped by the nearest one too, so an error that names none gets it here.
@@ -8,9 +8,9 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
-use clap::{Command, CommandFactory as _, Parser as _};
+use clap::{Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser as _};
 
-use super::Cli;
+use super::{Cli, Common, Launch, Ls, Verb};
 
 /// No command line is longer.
 const LONGEST: u64 = 8 << 20;
@@ -18,12 +18,27 @@ const LONGEST: u64 = 8 << 20;
 /// What was asked, or an error on the terminal and the end.
 pub fn parse() -> Cli {
     let words = words();
+    if let Some(cli) = launch(&words) {
+        return cli;
+    }
     Cli::try_parse_from(&words).unwrap_or_else(|error| {
         let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
         let mut cli = Cli::command();
         cli.build();
         suggest(error, &cli, &typed).exit()
     })
+}
+
+/// A launch that is asked for without a mistake: a launch is short, and to build what all the other
+/// verbs take is a good part of it. Everything else, help too, is told by the whole.
+fn launch(words: &[OsString]) -> Option<Cli> {
+    words.get(1).filter(|verb| *verb == "launch" || *verb == "run")?;
+    let verb = Launch::augment_args(Command::new("launch")).alias("run");
+    let command = Common::augment_args(Command::new("lariat")).subcommand(verb);
+    let told = command.try_get_matches_from(words).ok()?;
+    let launch = Launch::from_arg_matches(told.subcommand_matches("launch")?).ok()?;
+    let common = Common::from_arg_matches(&told).ok()?;
+    Some(Cli { verb: Some(Verb::Launch(Box::new(launch))), ls: Ls::default(), common })
 }
 
 /// The command line: the arguments, or standard input, where no other user can read it.
@@ -98,6 +113,32 @@ fn steps(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_launch_alone_is_what_it_is_among_all_verbs() {
+        let lines = [
+            "launch claude",
+            "run claude --json",
+            "launch claude --json --deadline 5s -p hello",
+            "launch codex -p - --file a --file b --name n --cwd /x --model m --group g --env A=B --env C=D",
+            "launch pi --worktree --base main --setup make --headless --ask --on-launch a --on-exit b",
+            "launch pi --worktree branch --max 3 --queue --keep --force -- --agent x --all -w",
+            "launch gemini -p --json",
+        ];
+        let words = |line: &str| -> Vec<OsString> { format!("lariat {line}").split(' ').map(Into::into).collect() };
+        for line in lines {
+            let alone = launch(&words(line)).expect(line);
+            let among = Cli::try_parse_from(words(line)).expect(line);
+            assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{line}");
+        }
+        let others =
+            ["launch", "launch --help", "launch claude --hep", "launch claude x", "launch claude --queue", "ls", ""];
+        for line in
+            others.into_iter().chain(["launch -h", "launch claude --version", "--json launch claude", "help launch"])
+        {
+            assert!(launch(&words(line)).is_none(), "{line}");
+        }
+    }
 
     #[test]
     fn steps_are_counted() {

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use lariat_adapters::Ask;
 use lariat_adapters::look::Scope;
 use lariat_core::Untrusted;
-use lariat_engine::after::{self, After};
+use lariat_engine::after::After;
 use lariat_engine::launch::{self, LaunchError, Order};
 use lariat_engine::worktree::{WorktreeError, make};
 use serde::Serialize;
@@ -51,7 +51,6 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
         worktree: None,
     };
     let question = question(common, Scope::Live);
-    after::owed(&question.places);
     let launched = match &args.worktree {
         None => launch::launch(&question, &order).map(|started| (started, None)),
         Some(branch) => {

@@ -54,6 +54,29 @@ fn at_every_point_nothing_false_is_recorded() {
 }
 
 #[test]
+fn who_is_not_told_to_go_starts_nothing() {
+    let place = Place::new("untold");
+    // What a launcher had handed over when it died: nothing, a part, all but the word.
+    for (n, given) in ["", "A=1", "A=1\\0", "A=1\\0B=2", "A=1\\0B=2\\0"].into_iter().enumerate() {
+        let session = place.script(&format!("s{n}"), "exit 3");
+        session.put_launch();
+        assert_eq!(session.run_given(given), "", "{given}");
+        place.wait_for_quiet();
+        let left: Vec<_> = fs::read_dir(&session.folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["launch.json"], "{given}");
+    }
+    for (n, given) in ["\\0", "A=3\\0\\0"].into_iter().enumerate() {
+        let session = place.script(&format!("t{n}"), "exit ${A:-3}");
+        session.put_launch();
+        let said = session.run_given(given);
+        let (first, then) = said.split_once('\n').expect("two lines");
+        let agent = session.shim().agent;
+        assert_eq!(first.strip_prefix("running "), Some(serde_json::to_string(&agent).unwrap().as_str()), "{given}");
+        assert_eq!((then, session.exit().code), ("started", Some(3)), "{given}");
+    }
+}
+
+#[test]
 fn a_take_over_that_dies_leaves_all_as_it_was() {
     let place = Place::new("taking");
     let session = place.script("a", "read x; exit 3");

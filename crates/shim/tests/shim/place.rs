@@ -113,6 +113,13 @@ impl Session<'_> {
         self.place.world().run(&program).stdout.trim_end().to_owned()
     }
 
+    /// Runs one that waits for the word to go, with what it is given, as `printf` writes it.
+    pub fn run_given(&self, given: &str) -> String {
+        let script = format!("printf '{given}' | lariat-shim __shim --when-told \"$0\" | cat");
+        let program = self.place.program("sh").args(["-c", &script]).arg(&self.folder);
+        self.place.world().run(&program).stdout.trim_end().to_owned()
+    }
+
     /// Starts it; the launcher is dead when this returns.
     #[track_caller]
     pub fn start(&self) -> Shim {
