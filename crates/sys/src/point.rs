@@ -15,7 +15,7 @@ pub fn point(name: &str) {
     if let Some(path) = std::env::var_os("LARIAT_POINTS")
         && let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path)
     {
-        let _ = writeln!(file, "{name}");
+        let _ = file.write_all(format!("{name}\n").as_bytes()); // in one piece: others come here too
     }
     if is("LARIAT_PAUSE_AT")
         && let Some(fifo) = std::env::var_os("LARIAT_PAUSE_ON")

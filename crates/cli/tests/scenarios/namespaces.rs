@@ -128,9 +128,8 @@ fn a_process_table_of_another_namespace_proves_no_end() {
 fn what_was_killed_in_a_container_that_goes_on_is_gone_for_who_sees_into_it() {
     let stage = Stage::new("killed-there");
     let agent = list(&stage.sandbox).session(stage.id())["pid"].to_string();
-    // Those first that could tell how it ended.
-    let kill =
-        "for d in /proc/[0-9]*; do case $(cat $d/comm) in lariat-*) kill -9 ${d#/proc/};; esac; done; kill -9 $1";
+    // Those first that could tell how it ended; held, so that none of them sees another one go.
+    let kill = "who=$(grep -l '^lariat-' /proc/[0-9]*/comm | cut -d/ -f3); kill -STOP $who; kill -9 $who $1";
     stage.sandbox.run(["sh", "-c", kill, "sh", &agent]).expect_success();
     let session = list(&stage.sandbox).session(stage.id()).clone();
     assert_eq!((&session["live"], &session["restorable"]), (&json!(false), &json!(true)), "{session}");

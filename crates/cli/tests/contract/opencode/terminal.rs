@@ -5,7 +5,7 @@ use std::{
     net::{TcpListener, TcpStream},
 };
 
-use lariat_testkit::{DEADLINE, Exit, Key, Signal, agents::OpenCode, record::Store, wait_for};
+use lariat_testkit::{DEADLINE, Exit, Key, Signal, agents::OpenCode, record::Store, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use super::working;
@@ -96,6 +96,7 @@ fn whoever_of_it_asks_and_for_what_it_waits() {
     stage.until_started();
     waits("bash touch other");
     stage.sandbox.run(["sh", "-c", "echo > pipe"]).expect_success();
+    wait_until("the other one is over", DEADLINE, || stage.now().0["tool"] == "bash touch other");
     waits("bash touch other");
     tui.press(Key::Enter);
     stage.until("idle", "turn over").held_by(tui.pid());
