@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use text::{Millis, Pool, Rng, Uuid};
 
 /// Raised whenever the same parameters give other bytes, so that old corpora are remade.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The end of the simulated 90 days: 2026-11-15T00:00:00Z. Fixed, so that a corpus does not depend on the day.
 const END: Millis = Millis(1_794_700_800_000);
 const SPAN_MS: u64 = 90 * 86_400_000;

@@ -50,6 +50,7 @@ pub fn write<'a>(plan: &Plan, pool: &'a Pool, mut rng: Rng, out: &mut Vec<u8>) -
         headless,
         model,
         target: plan.target,
+        began: plan.start,
         at: plan.start,
         parent: None,
         call: rng.uuid(),
@@ -147,6 +148,7 @@ struct Session<'a, 'o> {
     headless: bool,
     model: usize,
     target: usize,
+    began: Millis,
     at: Millis,
     parent: Option<Uuid>,
     /// The tool call that waits for its result.
@@ -443,7 +445,7 @@ impl<'a> Session<'a, '_> {
             })
             .collect();
         let (id, usd, models) = (self.id, cost(&self.spent), models.join(","));
-        let start = self.at.0 - 9_000;
+        let start = self.began.0 - 400; // it goes on with the accounting of the runs before
         self.line(format_args!(
             r#"{{"type":"cost-state","sessionId":"{id}","totalCostUSD":{usd},"totalAPIDuration":8036,"totalAPIDurationWithoutRetries":8031,"totalToolDuration":0,"totalLinesAdded":0,"totalLinesRemoved":0,"totalDuration":8989,"startTime":{start},"modelUsage":{{{models}}},"hasUnknownModelCost":false}}"#
         ));
