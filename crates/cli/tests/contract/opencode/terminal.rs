@@ -5,15 +5,14 @@ use std::{
     net::{TcpListener, TcpStream},
 };
 
-use lariat_testkit::{DEADLINE, Exit, Key, Signal, agents::OpenCode, record::Store, wait_for, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Key, Signal, Terminal, agents::OpenCode, record::Store, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use super::working;
 use crate::looks::Stage;
 
-#[test]
-fn no_session_then_working_aborted_waiting_and_ended() {
-    let stage = Stage::new("tui");
+/// One at its prompt that asks before it runs a command, beside a pipe that a command can wait for.
+fn asking(stage: &Stage) -> Terminal {
     let opencode = OpenCode::install(&stage.sandbox, &stage.model);
     opencode.ask_for("bash");
     stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
@@ -21,6 +20,13 @@ fn no_session_then_working_aborted_waiting_and_ended() {
     tui.wait_for_text("Ask anything", DEADLINE);
     // Until it knows its model, it lets a prompt stand.
     tui.wait_for_text("Scripted", DEADLINE);
+    tui
+}
+
+#[test]
+fn no_session_then_working_aborted_waiting_and_ended() {
+    let stage = Stage::new("tui");
+    let tui = asking(&stage);
     let look = stage.look();
     assert!(look.rows.is_empty());
     assert_eq!(look.unbound.iter().map(|u| &u["pid"]).collect::<Vec<_>>(), [&json!(tui.pid())]);
@@ -61,12 +67,7 @@ fn no_session_then_working_aborted_waiting_and_ended() {
 #[test]
 fn whoever_of_it_asks_and_for_what_it_waits() {
     let stage = Stage::new("tui-asks");
-    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
-    opencode.ask_for("bash");
-    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
-    let tui = opencode.terminal(&[]);
-    tui.wait_for_text("Ask anything", DEADLINE);
-    tui.wait_for_text("Scripted", DEADLINE);
+    let tui = asking(&stage);
     let waits = |what: &str| {
         let row = stage.until("waiting", &format!("permission: {what}")).held_by(tui.pid());
         assert_eq!(stage.agree(&row)["asks"], row.0["reason"]);
