@@ -379,7 +379,7 @@ fn sighting(
     let transcript = seen.as_ref().and_then(Seen::transcript);
     let entry = bond.and_then(|b| entries.iter().find(|(_, h)| h.is(b.process.pid)).map(|(e, _)| e));
     let known = entry.or_else(|| entries.first().map(|(e, _)| e));
-    let recorded = transcript.and_then(|t| t.cwd.as_deref());
+    let recorded = transcript.and_then(|t| t.moved_to.as_deref().or(t.cwd.as_deref()));
     let cwd = entry.and_then(|e| e.cwd.as_deref()).or(recorded);
     let cwd = cwd.or_else(|| job?.cwd.as_deref()).or_else(|| known?.cwd.as_deref()).map(str::to_owned);
     let cwd = cwd.or_else(|| ap::standing(bond?.process.pid).map(|c| c.raw().to_owned()));
@@ -566,6 +566,7 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
         tokens,
         cost_usd,
         tool,
+        parent: t.forked_from.map(|p| format!("{NAME}:{p}")),
         ..About::default()
     }
 }
