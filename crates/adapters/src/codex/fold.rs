@@ -1,11 +1,13 @@
 //! What the lines of a Codex rollout add up to.
 //!
 //! Written for 0.166 in both history modes (`paginated`, `legacy`), lenient
-//! towards 0.4x, whose rollouts have no task events. A turn is open from
+//! towards 0.4x, whose rollouts have no task events, and towards those of 2025 before
+//! September, whose lines are the items themselves without envelope and time. A turn is open from
 //! `task_started` to the `task_complete` or `turn_aborted` of the same turn id;
 //! lines of a turn may still come after its end, so the last line decides
 //! nothing. Without task events the items decide: an assistant's message ends a
-//! turn, anything else of it leaves it open.
+//! turn, anything else of it leaves it open. Versions between, which do not say in `task_complete` that a turn has
+//! failed, may say so in an `error` before it.
 //!
 //! Token totals are cumulative, so the last one tells all; those of a fork
 //! start at the parent's.
@@ -68,6 +70,10 @@ pub struct Rollout {
     pub calls: Vec<Call>,
     pub tokens: Option<[u64; 4]>,
     has_tasks: bool,
+    /// What went wrong in the open turn, and what that needs of a person: it counts when the turn ends.
+    wrong: Option<(String, Option<Need>)>,
+    /// A line since could not be read, and may have begun or ended a turn.
+    unsure: bool,
 }
 
 impl Rollout {
@@ -108,18 +114,20 @@ impl Rollout {
                 (self.turn, self.turn_at) = (turn(), at);
                 self.root = p.get("root_turn_id").some_str().map(str::to_owned);
                 self.calls.clear();
-                self.stand = Stand::Open;
-                self.needs = None;
+                self.open();
+                (self.needs, self.wrong) = (None, None);
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
                 let error = p.get("error");
                 let said = error.get("message").some_str().or(error.some_str());
-                self.close(match said {
-                    Some(message) => Stand::Failed(message.to_owned()),
-                    None if error.exists() => Stand::Failed("the turn failed".into()),
-                    None => Stand::Well,
-                });
-                (self.needs, self.failed_at) = (need(error.get("codex_error_info")), at);
+                let (stand, needs) = match (said, self.wrong.take()) {
+                    (Some(message), _) => (Stand::Failed(message.to_owned()), need(error.get("codex_error_info"))),
+                    (None, _) if error.exists() => (Stand::Failed("the turn failed".into()), None),
+                    (None, Some((message, needs))) => (Stand::Failed(message), needs),
+                    (None, None) => (Stand::Well, None),
+                };
+                self.close(stand);
+                (self.needs, self.failed_at) = (needs, at);
                 self.has_tasks = true;
             }
             "turn_aborted" if self.is_current(turn()) => {
@@ -131,9 +139,15 @@ impl Rollout {
                 self.asked(text);
             }
             "agent_message" if !self.has_tasks => self.close(Stand::Well),
-            "error" if !self.has_tasks => {
-                let message = p.get("message").some_str().unwrap_or("error");
-                self.close(Stand::Failed(message.to_owned()));
+            "error" if !is_beside(p.get("codex_error_info")) => {
+                let message = p.get("message").some_str().unwrap_or("error").to_owned();
+                let needs = need(p.get("codex_error_info"));
+                if self.has_tasks {
+                    self.wrong = Some((message, needs));
+                } else {
+                    self.close(Stand::Failed(message));
+                    (self.needs, self.failed_at) = (needs, at);
+                }
             }
             "item_completed" => {
                 let item = p.get("item");
@@ -161,7 +175,23 @@ impl Rollout {
         }
         if !self.has_tasks {
             self.calls.clear();
-            self.stand = Stand::Open;
+            self.open();
+        }
+    }
+
+    /// A line without an envelope: the first tells what the thread is, the others are items.
+    fn bare(&mut self, line: Value<'_>) {
+        match line.get("type").str() {
+            None if line.get("id").some_str().is_some() => self.meta(line),
+            Some("message") if line.get("role").str() == Some("user") => {
+                let text = line.get("content").items().find_map(|c| c.get("text").some_str()).unwrap_or("").trim();
+                if !text.starts_with('<') {
+                    self.asked(Some(text));
+                } else if self.cwd.is_none() {
+                    self.cwd = place(text).map(str::to_owned);
+                }
+            }
+            _ => self.item(line, None),
         }
     }
 
@@ -191,12 +221,12 @@ impl Rollout {
                 if !self.has_tasks {
                     self.close(Stand::Well);
                 }
-                false
+                self.has_tasks
             }
             _ => false,
         };
-        if open && !self.has_tasks {
-            self.stand = Stand::Open;
+        if open && (self.unsure || !self.has_tasks) {
+            self.open();
         }
     }
 
@@ -216,8 +246,14 @@ impl Rollout {
         turn.is_none() || self.turn.is_none() || turn == self.turn || turn == self.root
     }
 
+    fn open(&mut self) {
+        self.stand = Stand::Open;
+        self.unsure = false;
+    }
+
     fn close(&mut self, stand: Stand) {
         self.stand = stand;
+        self.unsure = false;
         self.needs = None;
         self.calls.clear();
     }
@@ -229,9 +265,22 @@ fn need(info: Value<'_>) -> Option<Need> {
     let status = info.entries().next().and_then(|(_, more)| more.get("http_status_code").u64());
     match word? {
         "unauthorized" => Some(Need::Login),
-        "usage_limit_exceeded" | "session_budget_exceeded" => Some(Need::Limit),
+        "usage_limit_exceeded" | "session_budget_exceeded" | "rate_limit_exceeded" => Some(Need::Limit),
         _ => Need::of_http(status?),
     }
+}
+
+/// Whether an error is about something beside the turn, which goes on.
+fn is_beside(info: Value<'_>) -> bool {
+    let word = info.str().or_else(|| info.entries().next().map(|(word, _)| word));
+    matches!(word, Some("thread_rollback_failed" | "active_turn_not_steerable"))
+}
+
+/// The directory in what Codex says of its surroundings.
+fn place(context: &str) -> Option<&str> {
+    let tagged = || context.split_once("<cwd>")?.1.split_once("</cwd>").map(|(place, _)| place);
+    let line = || context.split_once("Current working directory: ")?.1.lines().next();
+    tagged().or_else(line).map(str::trim).filter(|place| place.starts_with('/'))
 }
 
 impl Fold for Rollout {
@@ -241,7 +290,7 @@ impl Fold for Rollout {
         if parent == b"action"
             || parent == b"codex_error_info"
             || key == b"http_status_code"
-            || (matches!(parent, b"payload" | b"item") && key == b"id")
+            || (matches!(parent, b"" | b"payload" | b"item") && key == b"id")
             || parent == b"total_token_usage"
             || parent == b"thread_token_usage"
         {
@@ -304,15 +353,20 @@ impl Fold for Rollout {
             b"event_msg" => self.event(payload, at),
             b"response_item" => self.item(payload, at),
             b"token_usage_record" => self.count(payload.get("thread_token_usage")),
+            _ if !payload.exists() => self.bare(line),
             _ => {}
         }
     }
 
     fn gap(&mut self) {
-        self.stand = Stand::Unseen;
+        (self.stand, self.unsure) = (Stand::Unseen, false);
         (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
-        self.tokens = None;
+        (self.tokens, self.wrong) = (None, None);
+    }
+
+    fn lost(&mut self) {
+        self.unsure = true;
     }
 
     fn knows_head(&self) -> bool {
@@ -320,6 +374,6 @@ impl Fold for Rollout {
     }
 
     fn knows_tail(&self) -> bool {
-        self.stand != Stand::Unseen
+        self.stand != Stand::Unseen && !self.unsure
     }
 }
