@@ -111,6 +111,7 @@ fn session(
     let counted = messages.len() <= COUNTED;
     let mut sum = (Tokens::default(), 0.0);
     let mut whole = counted;
+    let mut answered: Option<crate::json::Doc> = None;
     for (i, name) in messages.iter().enumerate() {
         let last = i + 1 == messages.len();
         if !last && i > 0 && !counted {
@@ -149,16 +150,28 @@ fn session(
                 None => whole = false,
             }
         }
+        let mute = last && record::ends_without_a_word(message);
         if last {
             stored.stand = record::stand(message);
             let at = |key: &str| message.get("time").get(key).u64().and_then(|t| i64::try_from(t).ok());
             stored.since = at("created").unwrap_or(0);
             stored.updated = stored.updated.max(at("completed").unwrap_or(stored.since));
+            if is("user")
+                && let Some(doc) = &answered
+                && let Some(stand) = record::stand_behind(stored.since, doc.root())
+            {
+                stored.stand = stand;
+            }
             if stored.is_open() {
                 for part in parts(storage, name, problems) {
                     stored.take(part.root());
                 }
+            } else if mute && !parts(storage, name, problems).any(|part| record::gives(part.root())) {
+                stored.given_up();
             }
+        }
+        if is("assistant") {
+            answered = Some(doc);
         }
     }
     stored.tokens = whole.then_some(sum.0);

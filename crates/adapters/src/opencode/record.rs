@@ -82,6 +82,11 @@ impl Stored {
         self.stand == Stand::Open
     }
 
+    /// An answer that gave nothing was ended by a person.
+    pub fn given_up(&mut self) {
+        self.stand = Stand::Aborted("ended while its request was to be made again".into());
+    }
+
     /// Takes in what a part of the newest message shows of an open turn.
     pub fn take(&mut self, part: Value<'_>) {
         if let Some(how) = refused(part) {
@@ -160,6 +165,29 @@ pub fn stand(message: Value<'_>) -> Stand {
         _ if over => Stand::Well,
         _ => Stand::Open,
     }
+}
+
+/// How a turn stands that ends with a message of a person's, by the newest of the agent's: what was queued is not taken
+/// up after an error, nor after a person has ended what went before.
+pub fn stand_behind(asked: i64, answer: Value<'_>) -> Option<Stand> {
+    let ended = answer.get("time").get("completed").u64().and_then(|t| i64::try_from(t).ok());
+    let ended = answer.get("error").exists() && ended.is_some_and(|at| at >= asked);
+    ended.then(|| stand(answer))
+}
+
+/// Whether an answer has an end, of which neither a step nor an error tells. That is so of commands that a person ran;
+/// and where nothing was given, a person ended it while a failed request was about to be made again.
+pub fn ends_without_a_word(message: Value<'_>) -> bool {
+    let has = |key: &str| message.get(key).exists();
+    message.get("role").str() == Some("assistant")
+        && message.get("time").get("completed").exists()
+        && !has("finish")
+        && !has("error")
+}
+
+/// Whether a part is something that an answer gives.
+pub fn gives(part: Value<'_>) -> bool {
+    !matches!(part.get("type").str(), None | Some("step-start" | "retry" | "snapshot"))
 }
 
 /// The call of a part that has no result yet.
