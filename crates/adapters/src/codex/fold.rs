@@ -157,6 +157,10 @@ impl Rollout {
                 self.ran(item.get("id"));
             }
             "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => self.ran(p.get("call_id")),
+            // Of a thread that only has another one review, there is no turn of its own.
+            "thread_settings_applied" if self.model.is_none() => {
+                self.model = p.get("thread_settings").get("model").some_str().map(str::to_owned);
+            }
             "token_count" => self.count(p.get("info").get("total_token_usage")),
             _ => {}
         }
@@ -315,6 +319,7 @@ impl Fold for Rollout {
                 | b"thread_source"
                 | b"agent_nickname"
                 | b"turn_id"
+                | b"thread_settings"
                 | b"root_turn_id"
                 | b"model"
                 | b"approval_policy"
