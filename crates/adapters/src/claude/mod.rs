@@ -9,6 +9,7 @@
 
 mod ask;
 mod bind;
+mod files;
 mod fold;
 mod history;
 pub mod registry;

@@ -3,39 +3,25 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock};
 
 use lariat_core::{
-    Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Tokens, Turn, Unbound, Untrusted, Warning, Witness,
+    Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Tokens, Turn, Unbound, Untrusted, Witness,
 };
-use lariat_sys::file::{Directory, Kind};
 
 use super::NAME;
 use super::bind::Bound;
+use super::files::{Stored, transcripts};
 use super::fold::{Stand, Transcript};
 use super::history::History;
 use super::registry::{self, Entry, Holder, Job};
 use crate::agent_process as ap;
-use crate::json::Doc;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
 use crate::store::{self, Found, in_parallel};
 use crate::tool::Call;
 
 type Read = io::Result<Box<Reading<Transcript>>>;
-
-/// A transcript on disk, and the files of its sub-agents.
-#[derive(Default)]
-struct Stored {
-    session: String,
-    main: Found,
-    agents: Vec<Found>,
-    /// Sub-agents that have not recorded their end, by the name of their file: what each is for.
-    unfinished: Vec<(String, String)>,
-    /// Whether all of its files are read, so that their tokens can be counted.
-    counts: bool,
-}
 
 /// Tells of every session, bound or not.
 pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
@@ -155,134 +141,6 @@ fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> b
         || look.table.is_err()
         || bound.bonds.contains_key(session)
         || bound.entries.get(session).is_some_and(|all| all.iter().any(|(_, h)| matches!(h, Holder::Elsewhere(_))))
-}
-
-/// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session.
-fn transcripts(
-    look: &Look<'_>,
-    report: &mut Report,
-    hidden: &mut HashSet<String>,
-    needed: &(dyn Fn(&str) -> bool + Sync),
-) -> Vec<Stored> {
-    let projects = look.places.claude.join("projects");
-    let entries = match Directory::open(&projects).and_then(|d| d.entries()) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
-        Err(e) => {
-            report.warnings.push(registry::warning(look, &projects, e.to_string()));
-            return Vec::new();
-        }
-    };
-    let folders: Vec<PathBuf> = entries
-        .into_iter()
-        .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
-        .map(|e| projects.join(e.name))
-        .collect();
-    let folders = in_parallel(folders, |folder| in_folder(look, &folder, needed));
-    let mut all: Vec<Stored> = Vec::with_capacity(folders.iter().map(|(found, ..)| found.len()).sum());
-    for (found, warnings, left_out) in folders {
-        report.warnings.extend(warnings);
-        hidden.extend(left_out);
-        all.extend(found);
-    }
-    // The same session in two folders is one session: the newer file tells.
-    all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
-    all.dedup_by(|a, b| a.session == b.session);
-    all
-}
-
-type InFolder = (Vec<Stored>, Vec<Warning>, Vec<String>);
-
-fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder {
-    let mut warnings = Vec::new();
-    let mut warn = |path: &Path, e: io::Error| warnings.push(registry::warning(look, path, e.to_string()));
-    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
-    let (dir, entries) = match opened {
-        Ok(opened) => opened,
-        Err(e) => {
-            if e.kind() != io::ErrorKind::NotADirectory {
-                warn(folder, e);
-            }
-            return (Vec::new(), warnings, Vec::new());
-        }
-    };
-    let mut found = Vec::with_capacity(if look.scope == Scope::All { entries.len() } else { 0 });
-    let mut hidden = Vec::new();
-    let beside: Vec<&str> =
-        entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name)).map(|e| e.name.as_str()).collect();
-    for entry in &entries {
-        let Some(session) = entry.name.strip_suffix(".jsonl").filter(|id| ap::is_uuid(id)) else { continue };
-        if !needed(session) {
-            hidden.push(session.to_owned());
-            continue;
-        }
-        let path = folder.join(&entry.name);
-        look.steps.fetch_add(1, Ordering::Relaxed);
-        match dir.key(&entry.name) {
-            Ok(key) => {
-                let mut stored = Stored {
-                    session: session.to_owned(),
-                    main: Found { path, key, whole: false },
-                    counts: true,
-                    ..Stored::default()
-                };
-                if beside.contains(&session) {
-                    sub_agents(&folder.join(session).join("subagents"), &mut stored, &mut warn);
-                }
-                found.push(stored);
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => {} // gone this moment
-            Err(e) => {
-                warn(&path, e);
-                found.push(Stored {
-                    session: session.to_owned(),
-                    main: Found { path, key: Default::default(), whole: false },
-                    counts: true,
-                    ..Stored::default()
-                });
-            }
-        }
-    }
-    (found, warnings, hidden)
-}
-
-/// `agent-<id>.jsonl` and `agent-<id>.meta.json`, which says when it is finished.
-/// One whose word cannot be read counts as at work, unless its own last turn is over.
-fn sub_agents(folder: &Path, stored: &mut Stored, warn: &mut dyn FnMut(&Path, io::Error)) {
-    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
-    let (dir, entries) = match opened {
-        Ok(opened) => opened,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return,
-        Err(e) => return warn(folder, e),
-    };
-    for entry in entries {
-        let path = folder.join(&entry.name);
-        if entry.name.ends_with(".jsonl") {
-            match dir.key(&entry.name) {
-                Ok(key) => stored.agents.push(Found { path, key, whole: true }),
-                Err(e) => warn(&path, e),
-            }
-        } else if let Some(name) = entry.name.strip_suffix(".meta.json") {
-            let what = unfinished(&path).unwrap_or_else(|e| {
-                warn(&path, e);
-                Some("sub-agent".to_owned())
-            });
-            stored.unfinished.extend(what.map(|what| (name.to_owned(), what)));
-        }
-    }
-    stored.agents.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-}
-
-/// What a sub-agent that has not recorded its end is for.
-fn unfinished(path: &Path) -> io::Result<Option<String>> {
-    let bytes = lariat_sys::file::read_small(path, 1 << 20)?;
-    let broken = || io::Error::new(io::ErrorKind::InvalidData, "not a description of a sub-agent: broken JSON");
-    let doc = Doc::parse(&bytes, |_, _| true, 400).map_err(|_| broken())?;
-    if !doc.root().is_object() {
-        return Err(broken());
-    }
-    let what = doc.root().get("description").some_str().or(doc.root().get("agentType").some_str());
-    Ok((!doc.root().get("finished").is_true()).then(|| what.unwrap_or("sub-agent").to_owned()))
 }
 
 /// What the transcript shows.

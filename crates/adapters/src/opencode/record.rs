@@ -213,10 +213,13 @@ fn refused(part: Value<'_>) -> Option<String> {
     let what = match state.get("error").str()? {
         "The user rejected permission to use this specific tool call." => "permission",
         "The user dismissed this question" => "question",
+        // A sub-agent that a command began: the message around it reads as if it had ended by itself.
+        "Cancelled" => "cancelled",
         _ => return None,
     };
     let call = Call::new("", part.get("tool").some_str().unwrap_or("tool"), state.get("input"), None);
-    Some(format!("{what} rejected: {}", call.told()))
+    let rejected = if what == "cancelled" { "" } else { " rejected" };
+    Some(format!("{what}{rejected}: {}", call.told()))
 }
 
 /// What a person wrote in a part; OpenCode adds parts of its own.
@@ -302,6 +305,7 @@ mod tests {
             of("The user rejected permission to use this specific tool call with the following feedback: x"),
             None
         );
+        assert_eq!(of("Cancelled").as_deref(), Some("cancelled: bash ls"));
     }
 
     #[test]

@@ -175,6 +175,40 @@ fn what_an_editor_says_for_itself_is_nobody_s_prompt() {
     assert_eq!(seen.session(&id(2))["prompt"], "<b> is missing in a.html");
 }
 
+#[test]
+fn sub_agents_that_lie_beside_their_session_count_for_it() {
+    let sandbox = Sandbox::new("agents-beside");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = claude.session(&id(1)).asked("fix it").answered("fixed");
+    claude.session(&id(2)).asked("fix it").answered("fixed");
+    let answer = |n: u64, session: &str| {
+        json!({"type": "assistant", "isSidechain": true, "agentId": "1c809f1f", "sessionId": session, "message": {
+            "id": format!("below-{n}"), "role": "assistant", "model": "claude-opus-5-5", "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "found"}], "usage": {"input_tokens": 1000 * n, "output_tokens": 1}}})
+    };
+    // As versions from 2.0.2x on wrote them; the last one's session is not here.
+    for (name, n, session) in [("1c809f1f", 1, id(1)), ("2c809f1f", 2, id(1)), ("3c809f1f", 3, id(9))] {
+        let path = one.path.with_file_name(format!("agent-{name}.jsonl"));
+        std::fs::write(path, format!("{}\n", answer(n, &session))).expect("a sub-agent's lines");
+    }
+    // Those of a workflow, as 2.1.325 writes them.
+    let below = one.path.with_file_name(id(2)).join("subagents/workflows/wf_1");
+    std::fs::create_dir_all(&below).expect("a folder");
+    std::fs::write(below.join("agent-a4.jsonl"), format!("{}\n", answer(4, &id(2)))).expect("a sub-agent's lines");
+    let seen = list(&sandbox);
+    assert_eq!(seen.sessions().len(), 2, "{:#}", seen.json);
+    assert_eq!(seen.session(&id(1))["tokens"]["input"], 3100);
+    assert_eq!(seen.session(&id(2))["tokens"]["input"], 4100);
+    seen.expect(&id(1), "done", None);
+    let used = crate::asking::ask(&sandbox, &["usage", "--json"]).json();
+    assert_eq!(used["total"]["tokens"]["input"], 200 + 10_000, "{used:#}");
+    // One of them is not finished.
+    std::fs::write(below.join("agent-a4.meta.json"), r#"{"description":"look"}"#).expect("what is said about it");
+    let cut = json!({"type": "user", "isSidechain": true, "message": {"role": "user", "content": "look"}});
+    std::fs::write(below.join("agent-a4.jsonl"), format!("{cut}\n")).expect("a sub-agent's lines");
+    list(&sandbox).expect(&id(2), "interrupted", None);
+}
+
 /// A rollout as it stands in the store.
 fn rollout(sandbox: &Sandbox, n: u64, lines: &[Value]) -> std::path::PathBuf {
     let path =
