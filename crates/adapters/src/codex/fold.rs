@@ -72,6 +72,9 @@ pub struct Rollout {
     has_tasks: bool,
     /// What went wrong in the open turn, and what that needs of a person: it counts when the turn ends.
     wrong: Option<(String, Option<Need>)>,
+    /// Whether the open turn has shown what was asked, and whether anything came of that.
+    asked: bool,
+    gave: bool,
     /// A line since could not be read, and may have begun or ended a turn.
     unsure: bool,
 }
@@ -116,6 +119,7 @@ impl Rollout {
                 self.calls.clear();
                 self.open();
                 (self.needs, self.wrong) = (None, None);
+                (self.asked, self.gave) = (false, false);
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
                 let error = p.get("error");
@@ -124,6 +128,9 @@ impl Rollout {
                     (Some(message), _) => (Stand::Failed(message.to_owned()), need(error.get("codex_error_info"))),
                     (None, _) if error.exists() => (Stand::Failed("the turn failed".into()), None),
                     (None, Some((message, needs))) => (Stand::Failed(message), needs),
+                    (None, None) if self.came_to_nothing(p) => {
+                        (Stand::Failed("it ended without an answer".into()), None)
+                    }
                     (None, None) => (Stand::Well, None),
                 };
                 self.close(stand);
@@ -139,6 +146,7 @@ impl Rollout {
                 self.asked(text);
             }
             "agent_message" if !self.has_tasks => self.close(Stand::Well),
+            "agent_message" | "agent_reasoning" => self.gave = true,
             "error" if !is_beside(p.get("codex_error_info")) => {
                 let message = p.get("message").some_str().unwrap_or("error").to_owned();
                 let needs = need(p.get("codex_error_info"));
@@ -166,6 +174,13 @@ impl Rollout {
         }
     }
 
+    /// Versions that say nothing of an error anywhere end a turn that failed like any other: what was asked then has
+    /// nothing behind it. Those that name the root of a turn say it.
+    fn came_to_nothing(&self, end: Value<'_>) -> bool {
+        let said = end.get("last_agent_message").some_str().is_some();
+        self.asked && !self.gave && !said && !end.get("root_turn_id").exists()
+    }
+
     /// Of several calls at once, no output is written before all have ended.
     fn ran(&mut self, call: Value<'_>) {
         if let Some(id) = call.some_str() {
@@ -174,6 +189,7 @@ impl Rollout {
     }
 
     fn asked(&mut self, text: Option<&str>) {
+        self.asked = true;
         if self.prompt.is_none() {
             self.prompt = text.map(|t| t.trim().to_owned());
         }
@@ -229,6 +245,7 @@ impl Rollout {
             }
             _ => false,
         };
+        self.gave |= open || p.get("type").word().ends_with(b"_call");
         if open && (self.unsure || !self.has_tasks) {
             self.open();
         }
@@ -334,6 +351,7 @@ impl Fold for Rollout {
                 | b"total_token_usage"
                 | b"thread_token_usage"
                 | b"role"
+                | b"last_agent_message"
                 | b"name"
                 | b"arguments"
                 | b"input"

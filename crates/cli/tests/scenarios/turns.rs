@@ -267,6 +267,16 @@ fn an_error_before_the_end_of_a_turn_is_its_failure() {
     for (n, info) in [(1, "server_overloaded"), (2, "thread_rollback_failed")] {
         rollout(&sandbox, n, &[meta(n), begun.clone(), error(info), over.clone()]);
     }
+    // Not said at all, as by versions whose turns name no root: something was asked, and nothing came of it.
+    let asked = event(json!({"type": "user_message", "message": "fix it"}));
+    let thought = event(json!({"type": "agent_reasoning", "text": "hm"}));
+    let rooted =
+        event(json!({"type": "task_complete", "turn_id": "1", "root_turn_id": "1", "last_agent_message": null}));
+    let compacted = json!({"timestamp": "2026-03-01T07:47:11Z", "type": "compacted", "payload": {"message": "all"}});
+    rollout(&sandbox, 5, &[meta(5), begun.clone(), asked.clone(), over.clone()]);
+    rollout(&sandbox, 6, &[meta(6), begun.clone(), asked.clone(), thought, over.clone()]);
+    rollout(&sandbox, 7, &[meta(7), begun.clone(), asked, rooted]);
+    rollout(&sandbox, 8, &[meta(8), begun.clone(), compacted, over.clone()]);
     // Said in an earlier turn.
     let again = event(json!({"type": "task_started", "turn_id": "2"}));
     let well = event(json!({"type": "task_complete", "turn_id": "2", "last_agent_message": "fixed"}));
@@ -282,6 +292,11 @@ fn an_error_before_the_end_of_a_turn_is_its_failure() {
     assert_eq!(seen.session(&id(1))["reason"], "it broke");
     seen.expect(&id(2), "done", None);
     seen.expect(&id(3), "done", None);
+    seen.expect(&id(5), "failed", None);
+    assert_eq!(seen.session(&id(5))["reason"], "it ended without an answer");
+    for n in 6..=8 {
+        seen.expect(&id(n), "done", None);
+    }
     assert_eq!(seen.session(&id(4))["reason"], "limit: slow down");
 }
 
