@@ -99,8 +99,9 @@ impl Stored {
 const MESSAGE: Keep = |parent, key| match parent {
     b"" => matches!(
         key,
-        b"id" | b"role" | b"time" | b"error" | b"finish" | b"tokens" | b"cost" | b"modelID" | b"providerID"
+        b"id" | b"role" | b"time" | b"error" | b"finish" | b"tokens" | b"cost" | b"modelID" | b"providerID" | b"path"
     ),
+    b"path" => key == b"cwd",
     b"time" => matches!(key, b"created" | b"completed"),
     b"error" => matches!(key, b"name" | b"data"),
     b"data" => matches!(key, b"message" | b"statusCode"),
