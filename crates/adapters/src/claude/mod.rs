@@ -8,8 +8,8 @@
 //! Measured on 2.1.325; see `docs/agents/claude.md`.
 
 mod ask;
+mod below;
 mod bind;
-mod files;
 mod fold;
 mod history;
 pub mod registry;

@@ -12,7 +12,7 @@ use lariat_sys::file::{Directory, Kind};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::files::DEEPEST;
+use super::below::DEEPEST;
 use super::registry;
 use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};

@@ -124,6 +124,8 @@ fn whatever_is_queued_or_tried_again_ends_with_the_turn() {
     tui.type_text("!true");
     tui.press(Key::Enter);
     let row = stage.until("idle", "turn over").held_by(tui.pid()).has("prompt", ());
+    // Until it shows the session, what is typed is lost.
+    tui.wait_for_text("$ true", DEADLINE);
     tui.submit("HOLD here first", DEADLINE);
     stage.model.wait_for_hold("here", DEADLINE);
     stage.until_at_work("HOLD here first").held_by(tui.pid()).has("native_id", row.id());
