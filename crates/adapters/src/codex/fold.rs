@@ -51,7 +51,7 @@ pub struct Rollout {
     pub updated: Option<i64>,
     /// The thread it was forked from.
     pub forked_from: Option<String>,
-    /// The thread it works for, if it is a sub-agent.
+    /// The thread it works for, if it is a sub-agent; nobody's name where it does not say.
     pub works_for: Option<String>,
     pub nickname: Option<String>,
     pub policy: Option<String>,
@@ -99,10 +99,14 @@ impl Rollout {
             base.map(str::to_owned).or(self.forked_from.take())
         });
         let spawn = p.get("source").get("subagent").get("thread_spawn");
-        let is_sub_agent = p.get("source").get("subagent").exists() || p.get("thread_source").str() == Some("subagent");
+        let source = p.get("source");
+        let is_sub_agent = source.get("subagent").exists()
+            || source.get("internal").exists()
+            || p.get("thread_source").str() == Some("subagent");
         if is_sub_agent {
             let parent = spawn.get("parent_thread_id").some_str().map(str::to_owned);
-            self.works_for = parent.or_else(|| text("parent_thread_id"));
+            // Before 0.13x a reviewer does not say whose it is.
+            self.works_for = parent.or_else(|| text("parent_thread_id")).or(Some(String::new()));
             self.nickname =
                 text("agent_nickname").or_else(|| spawn.get("agent_nickname").some_str().map(str::to_owned));
         }
@@ -331,6 +335,7 @@ impl Fold for Rollout {
                 | b"history_mode"
                 | b"source"
                 | b"subagent"
+                | b"internal"
                 | b"thread_spawn"
                 | b"parent_thread_id"
                 | b"thread_source"

@@ -512,8 +512,10 @@ fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
         const KEEP: Keep = |_, key| matches!(key, b"id" | b"thread_name");
         fn line(&mut self, line: Value<'_>) {
             self.1 = true;
-            if let (Some(id), Some(name)) = (line.get("id").str(), line.get("thread_name").str()) {
-                self.0.insert(id.to_owned(), name.to_owned());
+            let Some(id) = line.get("id").str() else { return };
+            match line.get("thread_name").some_str() {
+                Some(name) => drop(self.0.insert(id.to_owned(), name.to_owned())),
+                None => drop(self.0.remove(id)),
             }
         }
         fn gap(&mut self) {}

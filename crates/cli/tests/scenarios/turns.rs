@@ -256,6 +256,29 @@ fn rollouts_before_there_were_envelopes_are_read() {
 }
 
 #[test]
+fn what_works_for_another_thread_is_no_session_even_if_it_does_not_say_for_which() {
+    let sandbox = Sandbox::new("codex-nobody-s");
+    let at = "2026-01-10T07:47:10Z";
+    let meta = |n: u64, source: Value| json!({"timestamp": at, "type": "session_meta", "payload": {"id": id(n), "cwd": "/w", "source": source}});
+    let asked = json!({"timestamp": at, "type": "event_msg", "payload": {"type": "user_message", "message": "look"}});
+    let sources = [
+        json!("cli"),
+        json!({"subagent": "review"}),
+        json!({"subagent": {"other": "guardian"}}),
+        json!({"internal": "memory_consolidation"}),
+        json!("exec"),
+    ];
+    for (n, source) in (1..).zip(sources) {
+        rollout(&sandbox, n, &[meta(n, source), asked.clone()]);
+    }
+    let seen = list(&sandbox);
+    let mut ids: Vec<&str> = seen.sessions().iter().map(|s| s["native_id"].as_str().expect("an id")).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [id(1), id(5)], "{:#}", seen.json);
+    seen.expect(&id(1), "interrupted", None);
+}
+
+#[test]
 fn an_error_before_the_end_of_a_turn_is_its_failure() {
     let sandbox = Sandbox::new("codex-error");
     let codex = CodexStore::of(&sandbox);
