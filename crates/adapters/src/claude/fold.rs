@@ -277,15 +277,15 @@ impl Transcript {
         }
     }
 
-    /// `--max-turns` ends a run between a tool's result and the next request; so do a hook that halts it, and what
-    /// `--json-schema` asked for.
+    /// `--max-turns` ends a run between a tool's result and the next request; so do a hook that halts it or puts a tool
+    /// off, and what `--json-schema` asked for.
     fn attachment(&mut self, attached: Value<'_>) {
         match attached.get("type").word() {
             b"max_turns_reached" => {
                 let most = attached.get("maxTurns").u64().map_or_else(String::new, |n| format!(" of {n} turns"));
                 self.close(Stand::Failed(format!("it reached its limit{most}")));
             }
-            b"hook_stopped_continuation" | b"structured_output" => self.halt(),
+            b"hook_stopped_continuation" | b"hook_deferred_tool" | b"structured_output" => self.halt(),
             _ => {}
         }
     }
