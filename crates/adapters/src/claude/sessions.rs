@@ -420,8 +420,8 @@ fn sighting(
         let store = |fact| Observation::new(Witness::Store, fact).at(updated).from(look.places.shown(path));
         let fact = seen.turn();
         // A process younger than the last record has recorded nothing yet.
-        let young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).map(|b| ap::started(&b.process));
-        if young.is_some_and(|start| updated.is_none_or(|u| u < start)) {
+        let mut young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).into_iter();
+        if young.any(|b| ap::is_before(updated, &b.process)) {
             observations.push(store(Fact::Note(format!("{}, before this process started", fact.told().raw()).into())));
         } else {
             observations.push(store(fact));
