@@ -154,11 +154,7 @@ impl Chat {
 
     /// Whether an error is about a turn: Gemini records as one whatever it complains of, also after an answer.
     fn may_fail(&self) -> bool {
-        match &self.after {
-            Some(Stand::Failed(_)) => true,
-            Some(_) => false,
-            None => !matches!(self.last(), Some((_, Kind::Text | Kind::Refused))),
-        }
+        self.after.is_some() || !matches!(self.last(), Some((_, Kind::Text | Kind::Refused)))
     }
 
     /// Puts a message in its place.
