@@ -162,6 +162,9 @@ struct Telling<'a> {
     unbound: &'a [Unbound],
 }
 
+/// Some of a folder's transcripts, and what could not be looked at.
+type Share = (Vec<Stored>, Vec<Warning>);
+
 /// Whether a session is asked about.
 type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 
@@ -208,10 +211,15 @@ impl Telling<'_> {
             .collect();
         let own = || Finder::beside(cache);
         let found = in_parallel_with(folders, own, |finder, folder| self.in_folder(finder, cache, &folder, needed));
-        let mut all: Vec<Stored> = Vec::with_capacity(found.iter().map(|(found, ..)| found.len()).sum());
-        for (found, more, left_out) in found {
-            warnings.extend(more);
+        let mut shares = Vec::with_capacity(found.len());
+        for (found, warning, left_out) in found {
+            warnings.extend(warning);
             hidden.extend(left_out);
+            shares.extend(found);
+        }
+        let mut all: Vec<Stored> = Vec::with_capacity(shares.iter().map(|(found, _)| found.len()).sum());
+        for (found, more) in shares {
+            warnings.extend(more);
             all.extend(found);
         }
         // The same session in two folders is one session: the newer file tells.
@@ -226,14 +234,14 @@ impl Telling<'_> {
         cache: &Loading,
         folder: &Path,
         needed: Needed<'_>,
-    ) -> (Vec<Stored>, Vec<Warning>, Vec<String>) {
+    ) -> (Vec<Share>, Option<Warning>, Vec<String>) {
         let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
         let (dir, entries) = match opened {
             Ok(opened) => opened,
             Err(e) => {
                 let matters = e.kind() != io::ErrorKind::NotADirectory;
                 let warning = matters.then(|| registry::warning(self.look, folder, e.to_string()));
-                return (Vec::new(), warning.into_iter().collect(), Vec::new());
+                return (Vec::new(), warning, Vec::new());
             }
         };
         let beside = entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name));
@@ -247,13 +255,14 @@ impl Telling<'_> {
                 None => {}
             }
         }
-        let found = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, name| {
-            let mut warnings = Vec::new();
-            (self.stored(finder, (&dir, folder), name, &beside, &mut warnings), warnings)
+        let shares = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, names| {
+            let (mut found, mut warnings) = (Vec::with_capacity(names.len()), Vec::new());
+            for name in names {
+                found.extend(self.stored(finder, (&dir, folder), name, &beside, &mut warnings));
+            }
+            (found, warnings)
         });
-        let (found, warnings): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        let (found, warnings) = (found.into_iter().flatten().collect(), warnings.into_iter().flatten().collect());
-        (found, warnings, hidden)
+        (shares, None, hidden)
     }
 
     fn stored(
