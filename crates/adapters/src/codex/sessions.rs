@@ -348,7 +348,7 @@ fn sighting(
         None => observations.push(presence(look, held, fold, open)),
     }
     let by_word = hold.as_ref().filter(|h| h.bond.evidence.witness == Witness::Process && h.opened == 0);
-    let younger = by_word.is_some_and(|h| updated.is_none_or(|u| u < ap::started(&h.bond.process)));
+    let younger = by_word.is_some_and(|h| ap::is_before(updated, &h.bond.process));
     let left = hold.as_ref().zip(fold).is_some_and(|(h, f)| was_left(h, f));
     let fact = match &hold {
         // At its prompt, as after any turn that came to nothing.
@@ -521,8 +521,10 @@ fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
         const KEEP: Keep = |_, key| matches!(key, b"id" | b"thread_name");
         fn line(&mut self, line: Value<'_>) {
             self.1 = true;
-            if let (Some(id), Some(name)) = (line.get("id").str(), line.get("thread_name").str()) {
-                self.0.insert(id.to_owned(), name.to_owned());
+            let Some(id) = line.get("id").str() else { return };
+            match line.get("thread_name").some_str() {
+                Some(name) => drop(self.0.insert(id.to_owned(), name.to_owned())),
+                None => drop(self.0.remove(id)),
             }
         }
         fn gap(&mut self) {}
