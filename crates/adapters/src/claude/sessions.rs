@@ -154,8 +154,19 @@ struct Telling<'a> {
     unbound: &'a [Unbound],
 }
 
-/// Sessions, sub-agents beside them, warnings, and what was left out.
-type InFolder = (Vec<Stored>, Vec<Found>, Vec<Warning>, Vec<String>);
+/// Some of a folder's transcripts, and what could not be looked at.
+type Share = (Vec<Stored>, Vec<Warning>);
+
+/// What a folder holds.
+#[derive(Default)]
+struct InFolder {
+    shares: Vec<Share>,
+    /// Sub-agents beside their sessions.
+    agents: Vec<Found>,
+    warning: Option<Warning>,
+    /// Sessions that were left out.
+    hidden: Vec<String>,
+}
 
 /// Whether a session is asked about.
 type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
@@ -203,13 +214,17 @@ impl Telling<'_> {
             .collect();
         let own = || Finder::beside(cache);
         let found = in_parallel_with(folders, own, |finder, folder| self.in_folder(finder, cache, &folder, needed));
-        let mut all: Vec<Stored> = Vec::with_capacity(found.iter().map(|(found, ..)| found.len()).sum());
-        let mut beside = Vec::new();
-        for (found, agents, more, left_out) in found {
+        let (mut shares, mut beside) = (Vec::with_capacity(found.len()), Vec::new());
+        for in_folder in found {
+            warnings.extend(in_folder.warning);
+            hidden.extend(in_folder.hidden);
+            shares.extend(in_folder.shares);
+            beside.extend(in_folder.agents);
+        }
+        let mut all: Vec<Stored> = Vec::with_capacity(shares.iter().map(|(found, _)| found.len()).sum());
+        for (found, more) in shares {
             warnings.extend(more);
-            hidden.extend(left_out);
             all.extend(found);
-            beside.extend(agents);
         }
         // The same session in two folders is one session: the newer file tells.
         all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
@@ -237,7 +252,7 @@ impl Telling<'_> {
             Err(e) => {
                 let matters = e.kind() != io::ErrorKind::NotADirectory;
                 let warning = matters.then(|| registry::warning(self.look, folder, e.to_string()));
-                return (Vec::new(), Vec::new(), warning.into_iter().collect(), Vec::new());
+                return InFolder { warning, ..InFolder::default() };
             }
         };
         let beside = entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name));
@@ -256,13 +271,14 @@ impl Telling<'_> {
             Some(Found { path: store::path(folder, &e.name), key: dir.key(&e.name).ok()?, whole: false })
         });
         let agents = agents.collect();
-        let found = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, name| {
-            let mut warnings = Vec::new();
-            (self.stored(finder, (&dir, folder), name, &beside, &mut warnings), warnings)
+        let shares = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, names| {
+            let (mut found, mut warnings) = (Vec::with_capacity(names.len()), Vec::new());
+            for name in names {
+                found.extend(self.stored(finder, (&dir, folder), name, &beside, &mut warnings));
+            }
+            (found, warnings)
         });
-        let (found, warnings): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        let (found, warnings) = (found.into_iter().flatten().collect(), warnings.into_iter().flatten().collect());
-        (found, agents, warnings, hidden)
+        InFolder { shares, agents, warning: None, hidden }
     }
 
     fn stored(

@@ -216,21 +216,30 @@ fn in_folder(
             None => {}
         }
     }
-    let find = |finder: &mut Finder<Rollout>, &(thread, entry): &(&str, &file::Entry)| {
-        look.steps.fetch_add(1, Ordering::Relaxed);
-        let path = store::path(folder, &entry.name);
-        let ((key, early), problem) = match finder.find(&dir, &entry.name, false) {
-            Ok(found) => (found, None),
-            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => return None,
-            Err(e) => (Default::default(), Some((path.clone(), e.to_string()))),
-        };
-        let fresh = early.map(|early| early.fresh);
-        Some((Stored { thread: thread.to_owned(), file: Found { path, key, whole: false }, fresh }, problem))
-    };
-    let found = store::shared(own, finder, &wanted, find);
-    let (found, more): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
-    problems.extend(more.into_iter().flatten());
-    (found, problems, hidden)
+    let shares = store::shared(own, finder, &wanted, |finder, wanted| {
+        let (mut found, mut problems) = (Vec::with_capacity(wanted.len()), Vec::new());
+        for (thread, entry) in wanted {
+            look.steps.fetch_add(1, Ordering::Relaxed);
+            let path = store::path(folder, &entry.name);
+            let (key, early) = match finder.find(&dir, &entry.name, false) {
+                Ok(found) => found,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => continue,
+                Err(e) => {
+                    problems.push((path.clone(), e.to_string()));
+                    Default::default()
+                }
+            };
+            let fresh = early.map(|early| early.fresh);
+            found.push(Stored { thread: (*thread).to_owned(), file: Found { path, key, whole: false }, fresh });
+        }
+        (found, problems)
+    });
+    let mut all = Vec::new();
+    for (found, more) in shares {
+        all.extend(found);
+        problems.extend(more);
+    }
+    (all, problems, hidden)
 }
 
 /// What a sub-agent's rollout tells of the session it is part of.
