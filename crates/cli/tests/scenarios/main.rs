@@ -57,6 +57,7 @@ mod playing;
 mod reading;
 mod registered;
 mod resuming;
+mod runtime_gone;
 mod stopping;
 mod strangers;
 mod subscribers;
