@@ -222,7 +222,7 @@ fn socket(handle: &str) -> Result<PathBuf, LaunchError> {
     Ok(folder.join(format!("{handle}.sock")))
 }
 
-fn own_user() -> u32 {
+pub(crate) fn own_user() -> u32 {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata("/proc/self").map_or(0, |m| m.uid())
 }
