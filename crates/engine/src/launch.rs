@@ -28,6 +28,7 @@ pub use crate::start::{LaunchError, Started};
 use crate::after::{self, After};
 use crate::ask;
 use crate::claims::{self, Holder};
+use crate::elsewhere;
 use crate::evict;
 use crate::handle;
 use crate::launched::{self, Launched, Record};
@@ -81,6 +82,8 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     evict::forget(&evict::old(places, evict::retain(places), Some(&known.launched)));
     durable::begin_folder(&folder).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
+    let stores = Places::stores_of(&order.env);
+    let there = elsewhere::seen_from(question, adapter, &stores);
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
         let record = Record {
             launch: start::shim_launch(&folder, &handle, &program, &plan, &cwd, ask.headless, &order.after)?,
@@ -94,10 +97,21 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             kept: order.keep,
             prompted: ask.prompt.is_some(), // what is typed is known to have arrived
             worktree: order.worktree.clone(),
+            stores: Some(stores.clone()),
         };
         let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");
-        let start =
-            Start { question, adapter, folder, record, plan, env, generation: 1, verb, what: verb, again: false };
+        let start = Start {
+            question: &there,
+            adapter,
+            folder,
+            record,
+            plan,
+            env,
+            generation: 1,
+            verb,
+            what: verb,
+            again: false,
+        };
         start.run(begun, vec![lock])
     });
     let started = match started {

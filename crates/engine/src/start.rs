@@ -20,7 +20,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::look::{Places, Scope, Stores};
 use lariat_adapters::settings::Settings;
 use lariat_adapters::{Adapter, Ask, Plan};
 use lariat_core::{Intent, Session, Time, Want, Witness};
@@ -229,14 +229,18 @@ pub(crate) fn own_user() -> u32 {
 
 /// Our environment for the agent, without what names a session: a launch from
 /// within another session's tool is not part of that one.
-fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
+///
+/// Its store is where it was when it was launched, whatever our own environment says now.
+fn environment(stores: &Stores, needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
     let marks: Vec<String> = lariat_adapters::all().iter().flat_map(|a| a.marks("")).map(|(name, _)| name).collect();
     let is_mark = |name: &str| {
         marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID" | "OPENCODE_PID")
     };
-    let ours = std::env::vars_os()
-        .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
-    ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
+    let is_store = |name: &str| Places::STORES.contains(&name);
+    let is_not_ours = |name: &str| name.starts_with("LARIAT_") || is_mark(name) || is_store(name);
+    let ours = std::env::vars_os().filter(|(name, _)| !is_not_ours(&name.to_string_lossy()));
+    let told = stores.iter().chain(needed.iter().chain(more).map(|(name, value)| (name, value)));
+    ours.chain(told.map(|(name, value)| (name.into(), value.into()))).collect()
 }
 
 /// Begins the shim of a folder, which may not be there yet.
@@ -287,7 +291,8 @@ impl Start<'_> {
         let launch = &self.record.launch;
         // Some believe this before where they stand.
         self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
-        let env = environment(&self.plan.env, self.env);
+        let stores = self.record.stores.clone().unwrap_or_default();
+        let env = environment(&stores, &self.plan.env, self.env);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
         let running = first.and_then(|()| Ok(begun.go(&env)?))?;
         let agent = running.agent.clone();

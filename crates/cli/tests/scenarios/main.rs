@@ -36,6 +36,7 @@ mod damage;
 mod delivering;
 mod demo;
 mod described;
+mod elsewhere;
 mod failing;
 mod fuses;
 mod gateways;
