@@ -171,8 +171,9 @@ pub fn folder_name(id: &str) -> String {
 pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Result<()> {
     let name = handle.map_or_else(|| folder_name(&label.id), str::to_owned);
     let folder = places.state.join("sessions").join(name);
-    durable::make_folder(&folder)?;
-    durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes())
+    let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
+    durable::make_folder(&folder).map_err(at)?;
+    durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes()).map_err(at)
 }
 
 /// Stores a wish in the folder of a session that lariat launched.

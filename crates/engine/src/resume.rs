@@ -164,7 +164,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     }
     let most = most(places)?.filter(|most| running(places, None).len() >= *most);
     if let Some(max) = most {
-        return Err(LaunchError::Full { running: max, max, whose: String::new() });
+        let why = format!("{max} of at most {max} run already; end one, or set a larger `max` in the settings");
+        return Err(LaunchError::Alive(why));
     }
     let adapter = start::adapter(session.agent)?;
     let way = way(places, &session, launched.as_ref()).map_err(LaunchError::Impossible)?;

@@ -172,7 +172,14 @@ pub fn told_of(places: &Places, agent: &str, mut ask: Ask) -> Ask {
 /// The directory, if it is one.
 pub fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
     let real = path.canonicalize().ok().filter(|p| p.is_dir());
-    real.ok_or_else(|| LaunchError::NoDirectory(path.to_owned()))
+    let real = real.ok_or_else(|| LaunchError::NoDirectory(path.to_owned()))?;
+    match real.to_str() {
+        Some(_) => Ok(real),
+        None => Err(LaunchError::Impossible(format!(
+            "{}: no agent is launched in a directory whose name is not UTF-8; rename it, or choose another --cwd",
+            real.display()
+        ))),
+    }
 }
 
 /// What the shim starts.

@@ -281,7 +281,9 @@ fn end(
     if ended.survivors.is_empty() && matches!(root.is_alive(), Ok(true)) {
         ended.survivors.push(Survivor { pid: root.pid, comm: session.agent.to_owned() });
     }
-    Ok(if ended.survivors.is_empty() { Outcome::Ended(ended.gone) } else { Outcome::Survived(ended.survivors) })
+    // Somebody else may have ended it at the same time: it was this one that was seen gone.
+    let gone = if ended.gone.is_empty() { vec![root.pid] } else { ended.gone };
+    Ok(if ended.survivors.is_empty() { Outcome::Ended(gone) } else { Outcome::Survived(ended.survivors) })
 }
 
 /// Ends what a launched session left behind that is itself gone.

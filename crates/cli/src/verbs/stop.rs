@@ -63,7 +63,7 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
     for session in targets {
         let (outcome, unrecorded) = stop::stop(&places, session, sessions, &how);
         worst = worst.max(code(&outcome));
-        let gone = matches!(outcome, Ok(Outcome::Ended(_) | Outcome::AlreadyGone));
+        let gone = matches!(outcome, Ok(Outcome::Ended(_) | Outcome::Swept(_) | Outcome::AlreadyGone));
         let removed = if args.clean { worktree::after_end(common, session, gone) } else { None };
         worst = worst.max(removed.as_ref().map_or(0, worktree::Removed::code));
         // Only of what was done: a refusal says so itself.

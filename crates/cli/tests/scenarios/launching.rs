@@ -438,3 +438,31 @@ fn claims_that_cannot_be_read_let_nobody_in() {
     fs::remove_file(&claims).expect("it is gone");
     launch(&sandbox, &["claude"]);
 }
+
+#[test]
+fn what_a_refusal_advises_can_be_done() {
+    let sandbox = with_agents("advice");
+    let settings = sandbox.home().join(".config/lariat/config.toml");
+    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    fs::write(&settings, "max = 1\n").expect("settings");
+    let (one, two) = (sandbox.project("one"), sandbox.project("two"));
+    let ended = launch(&sandbox, &["claude", "--cwd", two.to_str().expect("UTF-8")]);
+    let ended = ended["handle"].as_str().expect("a handle");
+    assert_eq!(ask(&sandbox, &["kill", ended]).code(), 0);
+    let first = launch(&sandbox, &["claude", "--cwd", one.to_str().expect("UTF-8")]);
+    let again = ["launch", "claude", "--json", "--cwd", two.to_str().expect("UTF-8")];
+    let refused = ask(&sandbox, &again);
+    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, true), "{}", refused.stderr);
+    let refused = ask(&sandbox, &["resume", ended]);
+    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, false), "{}", refused.stderr);
+    let queued = sandbox.spawn(&lariat(&sandbox, &again).args(["--queue"]));
+    assert_eq!(ask(&sandbox, &["kill", first["handle"].as_str().expect("a handle")]).code(), 0);
+    let queued = queued.output(DEADLINE);
+    assert_eq!(queued.code(), 0, "{}", queued.stderr);
+
+    let none = ask(&sandbox, &["ls", "--group", "none"]);
+    assert!(none.stdout.contains("None of these"), "{}", none.stdout);
+    let odd = "d=$(printf 'odd\\377'); mkdir \"$d\"; exec lariat launch claude --force --cwd \"$d\"";
+    let refused = sandbox.run(["sh", "-c", odd]);
+    assert_eq!((refused.code(), refused.stderr.contains("UTF-8")), (2, true), "{}", refused.stderr);
+}
