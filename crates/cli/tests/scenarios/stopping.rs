@@ -164,6 +164,20 @@ fn a_kill_that_a_crash_cut_short_is_shown_and_finished_by_the_next_verb_that_act
 }
 
 #[test]
+fn verbs_that_have_nothing_else_to_do_finish_it_too() {
+    for verb in [&["restore", "--yes"][..], &["gc", "--yes"]] {
+        let sandbox = Sandbox::new("cut-too");
+        let (agent, one) = working(&sandbox, 1);
+        sandbox.world().run(&lariat(&sandbox, &["kill", &one]).env("LARIAT_DIE_AT", "stop.wished"));
+        assert_eq!(ask(&sandbox, &["restore"]).code(), 0);
+        agent.tell("ready");
+        assert_eq!(ask(&sandbox, verb).code(), 0);
+        agent.wait(DEADLINE);
+        list(&sandbox).expect(&one, "stopped", None);
+    }
+}
+
+#[test]
 fn a_crash_before_the_wish_is_stored_ends_nothing() {
     for point in ["put.created", "put.written", "put.synced"] {
         let sandbox = Sandbox::new("before");
