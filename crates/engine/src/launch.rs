@@ -196,7 +196,8 @@ pub(crate) fn most(places: &Places) -> Result<Option<usize>, LaunchError> {
     match settings.warnings.first().filter(|_| settings.unread) {
         Some(warning) => {
             let path = warning.path.as_ref().map_or_else(String::new, |p| p.row());
-            Err(LaunchError::Claimed(format!("the settings cannot be read ({path}: {})", warning.error.row())))
+            let wrong = format!("{path}: {}", warning.error.row());
+            Err(LaunchError::Alive(format!("the settings may hold a limit and cannot be read: mend {wrong}")))
         }
         None => Ok(settings.max),
     }

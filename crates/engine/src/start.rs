@@ -216,16 +216,22 @@ pub(crate) fn shim_launch(
 /// Where our sockets are: in the runtime directory, which only we may enter.
 pub fn sockets() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
-    match runtime {
-        Some(runtime) => runtime.join("lariat"),
-        None => std::env::temp_dir().join(format!("lariat-{}", own_user())),
-    }
+    runtime.map_or_else(without_runtime, |runtime| runtime.join("lariat"))
+}
+
+/// Where they are without one.
+fn without_runtime() -> PathBuf {
+    std::env::temp_dir().join(format!("lariat-{}", own_user()))
 }
 
 /// Where viewers connect.
 fn socket(handle: &str) -> Result<PathBuf, LaunchError> {
-    let folder = sockets();
-    durable::make_folder(&folder).map_err(files(&folder))?;
+    let mut folder = sockets();
+    // One that is named and cannot be made, as for a user who never logged in, is none.
+    if durable::make_folder(&folder).is_err() {
+        folder = without_runtime();
+        durable::make_folder(&folder).map_err(files(&folder))?;
+    }
     Ok(folder.join(format!("{handle}.sock")))
 }
 

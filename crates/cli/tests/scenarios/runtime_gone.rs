@@ -58,3 +58,13 @@ fn a_daemon_whose_door_was_taken_away_opens_another() {
     assert!(told.stderr.contains("XDG_RUNTIME_DIR"), "{}", told.stderr);
     assert_eq!(ask(&sandbox, &["daemon", "stop", "--json"]).json()["daemon"], "stopped");
 }
+
+#[test]
+fn a_runtime_directory_that_cannot_be_made_keeps_nobody_from_launching() {
+    let sandbox = Sandbox::new("noruntime");
+    drop(Lookalike::program(&sandbox, "claude"));
+    sandbox.env("XDG_RUNTIME_DIR", "/proc/none");
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]);
+    assert_eq!(launched.code(), 0, "{}", launched.stderr);
+    type_into(&sandbox, launched.json()["handle"].as_str().expect("text"), "first");
+}
