@@ -310,6 +310,9 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     answer.unhinted |= shared.known.launched.by_id.values().any(|l| l.may_not_have_begun(now));
     shared.add_unrecorded(&mut answer);
     one_row::of_both(&mut answer, (*shared.table).as_ref().ok());
+    // One process, one row: whom its shim has tied to a session is not without one.
+    let Listing { sessions, unbound, .. } = &mut answer.listing;
+    unbound.retain(|u| !sessions.iter().any(|s| s.pid == Some(u.pid)));
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
     answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));
     answer.lines.sort_by_cached_key(|l| (l.status, Reverse(l.updated_at)));

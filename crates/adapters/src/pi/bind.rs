@@ -2,18 +2,20 @@
 //!
 //! Pi overwrites its arguments and keeps no file open. What ties a process to a session is its own
 //! word, by the extension that lariat launches it with, or the session's file in the environment of
-//! a tool it runs (1.5). Any other Pi is told as what it is, and may be any session of its directory.
+//! a tool it runs (1.5); of one that lariat launched and that says nothing, the session it was launched for. Any other
+//! Pi is told as what it is, and may be any session of its directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use lariat_core::{Fact, Observation, Time, Witness};
-use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
+use lariat_sys::{file, process};
 
 use super::events::{self, Word};
 use super::{NAME, runs};
 use crate::agent_process as ap;
+use crate::json::Doc;
 use crate::look::{Bond, Look, Report, same_place, without_tilde};
 
 const WHY: &str = "Pi shows no session from outside: not launched by lariat, and no tool of it carries a session";
@@ -31,10 +33,11 @@ pub struct Hold {
 /// Holders by the session's file, which need not be written yet.
 pub type Held = HashMap<PathBuf, Hold>;
 
-/// Finds the sessions that processes hold; the others become unbound.
-pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Held {
-    let mut held = Held::new();
-    let Ok(table) = look.table else { return held };
+/// Finds the sessions that processes hold, by file, and by id alone where that is all there is; the others become
+/// unbound.
+pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> (Held, Vec<Hold>) {
+    let (mut held, mut by_id) = (Held::new(), Vec::new());
+    let Ok(table) = look.table else { return (held, by_id) };
     let agents = table.iter().filter_map(|p| runs(p).map(|run| (p.clone(), run))).filter(|(p, _)| uses_store(look, p));
     let agents = ap::genuine(agents.collect(), table, |p| runs(p).is_some());
     let processes: Vec<&Process> = agents.iter().map(|(p, _)| p).collect();
@@ -46,11 +49,30 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Held {
             Some((file, hold)) if !held.contains_key(&file) => {
                 held.insert(file, hold);
             }
+            None => match by_launch(look, &process) {
+                Some(hold) => by_id.push(hold),
+                None => unbound.push((process, run)),
+            },
             _ => unbound.push((process, run)),
         }
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
-    held
+    (held, by_id)
+}
+
+/// What lariat launched this very process for. A nested one has the same mark, and is another process.
+fn by_launch(look: &Look<'_>, process: &Process) -> Option<Hold> {
+    let folder = ap::launched_folder(look.places, process.pid)?;
+    let read = |name: &str| Doc::parse(&file::read_small(&folder.join(name), 1 << 20).ok()?, |_, _| true, 4096).ok();
+    let shim = read("shim.json")?;
+    let agent = shim.root().get("agent");
+    let is_it = agent.get("pid").u64() == Some(process.pid.into()) && agent.get("start").u64() == Some(process.start);
+    let id = read("launch.json")?.root().get("native_id").some_str().map(str::to_owned);
+    let id = id.filter(|id| is_it && !id.contains('@'))?;
+    let by = "lariat launched it for this session, and it says nothing else";
+    let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
+        .from(look.places.shown(&folder));
+    Some(Hold { bond: Bond { process: process.clone(), evidence }, id, word: None })
 }
 
 /// Whether a process keeps its sessions where we look.
@@ -105,7 +127,7 @@ fn by_child(table: &Table, parent: &Process) -> Option<(PathBuf, Hold)> {
 /// What the processes alone tell, when the store does not answer.
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
-    let held = bind(look, &mut report, Some(why));
-    held.into_values().for_each(|hold| report.add((look.judge)(NAME, hold.bond.unread(hold.id, why))));
+    let (held, by_id) = bind(look, &mut report, Some(why));
+    held.into_values().chain(by_id).for_each(|hold| report.add((look.judge)(NAME, hold.bond.unread(hold.id, why))));
     report
 }
