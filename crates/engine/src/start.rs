@@ -44,6 +44,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::from_millis(700);
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
+/// One that by then has not shown which session it has is known by what it was asked.
+const UNHEARD: Duration = Duration::from_secs(3);
 /// How soon and how late one looks again whether it is there.
 const SOONEST: Duration = Duration::from_micros(100);
 const LATEST: Duration = Duration::from_millis(20);
@@ -354,6 +356,7 @@ impl Start<'_> {
         loop {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(agent));
+            let id = id.or_else(|| (clock.elapsed() > UNHEARD).then(|| self.told_back(began)).flatten());
             let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, ended.is_some()));
             let patience = match self.adapter.is_spoken_for() {
                 true => PATIENCE, // who speaks for it says when it is there
@@ -428,6 +431,21 @@ impl Start<'_> {
             let mine = sessions.find(|s| s.agent == self.adapter.name() && s.pid == pid && s.start == start);
             mine.map(|s| s.native_id.raw().to_owned())
         })
+    }
+
+    /// The one session that began where it stands, since it was started, with the very words that it was given: of
+    /// an agent that shows by nothing else which one it has. Another agent there would have kept us from starting it.
+    fn told_back(&self, began: Time) -> Option<String> {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").trim_matches('"').to_owned();
+        let given = self.record.ask.prompt.as_deref().map(plain).filter(|_| self.record.prompted)?;
+        let answer = list(Question { scope: Scope::All, agent: Some(self.adapter.name()), ..self.question.clone() });
+        let cwd = self.record.launch.cwd.to_str();
+        let mut sessions = answer.listing.sessions.iter().filter(|s| {
+            let here = s.cwd.as_ref().map(|c| c.raw()) == cwd && s.handle.is_none() && s.pid.is_none();
+            here && s.started_at >= Some(began) && s.prompt.as_ref().is_some_and(|p| plain(p.raw()) == given)
+        });
+        let only = sessions.next().filter(|_| sessions.next().is_none())?;
+        Some(only.native_id.raw().to_owned())
     }
 
     fn wish(&self, native_id: &str, agent: Option<&Process>) -> Wish {

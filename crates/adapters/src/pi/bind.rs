@@ -9,13 +9,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use lariat_core::{Fact, Observation, Time, Witness};
+use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
-use lariat_sys::{file, process};
 
 use super::events::{self, Word};
 use super::{NAME, runs};
 use crate::agent_process as ap;
-use crate::json::Doc;
 use crate::look::{Bond, Look, Report, same_place, without_tilde};
 
 const WHY: &str = "Pi shows no session from outside: not launched by lariat, and no tool of it carries a session";
@@ -62,16 +61,10 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> (Held, V
 
 /// What lariat launched this very process for. A nested one has the same mark, and is another process.
 fn by_launch(look: &Look<'_>, process: &Process) -> Option<Hold> {
-    let folder = ap::launched_folder(look.places, process.pid)?;
-    let read = |name: &str| Doc::parse(&file::read_small(&folder.join(name), 1 << 20).ok()?, |_, _| true, 4096).ok();
-    let shim = read("shim.json")?;
-    let agent = shim.root().get("agent");
-    let is_it = agent.get("pid").u64() == Some(process.pid.into()) && agent.get("start").u64() == Some(process.start);
-    let id = read("launch.json")?.root().get("native_id").some_str().map(str::to_owned);
-    let id = id.filter(|id| is_it && !id.contains('@'))?;
+    let id = ap::launched_for(look.places, process).filter(|id| !id.contains('@'))?;
     let by = "lariat launched it for this session, and it says nothing else";
     let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
-        .from(look.places.shown(&folder));
+        .from(format!("/proc/{}/environ", process.pid));
     Some(Hold { bond: Bond { process: process.clone(), evidence }, id, word: None })
 }
 
