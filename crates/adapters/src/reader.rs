@@ -211,7 +211,7 @@ impl<F: Fold> Reader<F> {
             self.source.seek(0, F::HEAD_READ);
             self.fold_lines(&mut reading, key.size.min(HEAD), F::knows_head)?;
             if key.size.saturating_sub(reading.offset) <= tail {
-                return self.go_on(reading, key);
+                return self.go_on(Reading::blank(), key); // so that a broken end is told of once
             }
             reading.whole = false;
             reading.fold.gap();

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lariat_sys::clock;
 use lariat_sys::file::{self, Directory, Key};
 use memchr::memrchr;
 
@@ -50,8 +49,6 @@ pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
 /// What files hold, as they were read now or before.
 pub struct Readings<F> {
     cache: Cache,
-    /// What was read now, as it is kept, of some files each.
-    fresh: Vec<Vec<u8>>,
     places: Vec<Place>,
     fold: std::marker::PhantomData<fn() -> F>,
 }
@@ -60,27 +57,115 @@ pub struct Readings<F> {
 enum Place {
     /// In the cache.
     Kept(cache::Place),
-    /// In a batch that was read now, from here to there.
-    Fresh { batch: usize, from: usize, to: usize, whole: bool },
+    /// It was read now.
+    Fresh(Fresh),
     /// The file could not be read.
     Failed(io::Error),
+}
+
+/// What was read of a file now, as it is kept.
+#[derive(Debug)]
+pub struct Fresh {
+    bytes: Box<[u8]>,
+    /// Whether every line was folded.
+    pub whole: bool,
+}
+
+/// A thread's own means of reading, and of keeping what was read.
+struct Own<F: Fold> {
+    reader: Reader<F>,
+    scratch: Vec<u8>,
+}
+
+impl<F: Fold> Own<F> {
+    fn new() -> Own<F> {
+        Own { reader: Reader::default(), scratch: Vec::new() }
+    }
+
+    fn keep(&mut self, reading: &Reading<F>) -> io::Result<Fresh> {
+        self.scratch.clear();
+        self.scratch = postcard::to_extend(reading, std::mem::take(&mut self.scratch)).map_err(io::Error::other)?;
+        Ok(Fresh { bytes: self.scratch.as_slice().into(), whole: reading.whole })
+    }
+}
+
+/// How many files of a folder one thread finds; of more, others find a part.
+const SHARE: usize = 256;
+
+/// Does something with each of a folder's items, in this thread with what it has for that; if there are many, in
+/// several.
+pub fn shared<T: Sync, S, R: Send>(
+    own: &mut S,
+    other: &(impl Fn() -> S + Sync),
+    items: &[T],
+    work: impl Fn(&mut S, &T) -> R + Sync,
+) -> Vec<R> {
+    if items.len() <= SHARE {
+        return items.iter().map(|item| work(own, item)).collect();
+    }
+    let shares = items.chunks(SHARE).collect();
+    let done =
+        in_parallel_with(shares, other, |own, share: &[T]| share.iter().map(|t| work(own, t)).collect::<Vec<R>>());
+    done.into_iter().flatten().collect()
+}
+
+/// Finds the files of a store, in one thread. Those that a cache may know are only looked at. Where there is none,
+/// a file is read as it is found: to walk to it a second time costs what is to be gained by waiting.
+pub struct Finder<F: Fold>(Option<Own<F>>);
+
+impl<F: Fold> Default for Finder<F> {
+    /// Only looks.
+    fn default() -> Self {
+        Finder(None)
+    }
+}
+
+impl<F: Fold> Finder<F> {
+    /// For what this cache does not know.
+    pub fn beside(cache: &Loading) -> Finder<F> {
+        Finder(matches!(cache, Loading::Of(_)).then(Own::new))
+    }
+
+    /// Tells the key of a file in a directory, and what was read of it, if it was. Whatever fails here is tried
+    /// again by whoever reads it, and told then.
+    pub fn find(&mut self, dir: &Directory, name: &str, whole: bool) -> io::Result<(Key, Option<Early<F>>)> {
+        let Some(own) = &mut self.0 else { return Ok((dir.key(name)?, None)) };
+        let mut read = || {
+            let (file, key) = dir.open_file(name)?;
+            let reading = own.reader.read(file, &key, None, whole)?;
+            let fresh = own.keep(&reading)?;
+            io::Result::Ok((key, Some(Early { reading, fresh })))
+        };
+        read().or_else(|_| Ok((dir.key(name)?, None)))
+    }
+}
+
+/// What was read of a file as it was found.
+pub struct Early<F> {
+    /// What it holds.
+    pub reading: Box<Reading<F>>,
+    /// The same, as it is kept.
+    pub fresh: Fresh,
 }
 
 /// A cache that is being loaded, while the store's directories are walked.
 pub enum Loading {
     /// By a thread.
     Begun(std::thread::JoinHandle<Cache>),
-    /// Not yet.
+    /// Not yet, or there is none.
     Of(Option<PathBuf>),
 }
 
 impl Loading {
-    /// Begins to load the cache of that name.
+    /// Begins to load the cache of that name, if there is one.
     pub fn begin(look: &Look<'_>, cache: &str) -> Loading {
         let later = Loading::later(look, cache);
-        let Loading::Of(path) = &later else { return later };
+        let Loading::Of(Some(path)) = &later else { return later };
+        if !path.exists() {
+            return later;
+        }
         let path = path.clone();
-        std::thread::Builder::new().spawn(|| Cache::load(path)).map_or(later, Loading::Begun)
+        std::thread::Builder::new().spawn(|| Cache::load(Some(path))).map_or(later, Loading::Begun)
     }
 
     /// The cache of that name, loaded when it is needed.
@@ -126,43 +211,42 @@ impl<F: Fold + 'static> Unsaved<F> {
     }
 }
 
-/// Reads files through a cache, on all cores. What is read now is shown at once, with the number of the file, by
-/// the thread that has it at hand: whoever makes something of it there need not ask for it later.
-pub fn read<F: Fold>(
-    look: &Look<'_>,
-    cache: Loading,
-    files: &[&Found],
-    show: impl Fn(usize, Box<Reading<F>>) + Sync,
-) -> Unsaved<F> {
+/// Reads files through a cache, on all cores, but for those of which enough was read as they were found.
+pub fn read<F: Fold>(look: &Look<'_>, cache: Loading, files: Vec<(&Found, Option<Fresh>)>) -> Unsaved<F> {
     let cache = cache.wait();
-    let now = clock::now_ms().saturating_mul(1_000_000);
+    let now = look.now.0.saturating_mul(1_000_000); // before anything was read
     let mut missing = Vec::new();
-    let places = files.iter().enumerate().map(|(i, file)| {
+    let mut is_new = false;
+    let keys: Vec<Key> = files.iter().map(|(file, _)| file.key).collect();
+    let mut places = Vec::with_capacity(files.len());
+    for (i, (file, early)) in files.into_iter().enumerate() {
+        if let Some(fresh) = early.filter(|e| e.whole || !file.whole) {
+            is_new = true;
+            places.push(Place::Fresh(fresh));
+            continue;
+        }
         let place = cache.find(&file.key);
         let kept = place.and_then(|p| cache.get(p));
-        match place.zip(kept) {
+        places.push(match place.zip(kept) {
             Some((place, kept)) if kept.key == file.key && (kept.whole || !file.whole) => Place::Kept(place),
             _ => {
-                missing.push((i, place));
+                missing.push((i, file, place));
                 Place::Failed(io::ErrorKind::Other.into()) // until it is read
             }
-        }
-    });
-    let places = places.collect();
-    let mut readings = Readings { cache, fresh: Vec::new(), places, fold: std::marker::PhantomData };
-    if missing.is_empty() {
+        });
+    }
+    let mut readings = Readings { cache, places, fold: std::marker::PhantomData };
+    if missing.is_empty() && !is_new {
         return Unsaved { readings: Arc::new(readings), keys: None, now };
     }
-    readings.read_missing(look, files, missing, show);
-    let keys = files.iter().map(|f| f.key).collect();
+    readings.read_missing(look, missing);
     Unsaved { readings: Arc::new(readings), keys: Some((keys, look.scope == Scope::All)), now }
 }
 
 /// Reads files through the cache of that name, on all cores; the answers are in
 /// order.
 pub fn read_all<F: Fold + 'static>(look: &Look<'_>, cache: &str, files: &[Found]) -> Vec<io::Result<Box<Reading<F>>>> {
-    let files: Vec<&Found> = files.iter().collect();
-    let read = read(look, Loading::later(look, cache), &files, |_, _| {});
+    let read = read(look, Loading::later(look, cache), files.iter().map(|file| (file, None)).collect());
     read.while_saving(|readings| files.iter().enumerate().map(|(i, file)| readings.get(i, file)).collect()).0
 }
 
@@ -172,55 +256,34 @@ impl<F: Fold> Readings<F> {
         let known = match &self.places[i] {
             Place::Failed(e) => return Err(io::Error::new(e.kind(), e.to_string())),
             Place::Kept(place) => self.cache.get(*place).map(|k| k.bytes),
-            Place::Fresh { batch, from, to, .. } => self.fresh[*batch].get(*from..*to),
+            Place::Fresh(fresh) => Some(&*fresh.bytes),
         };
         // What the cache cannot tell after all is read.
         let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
         known.unwrap_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None))
     }
 
-    fn read_missing(
-        &mut self,
-        look: &Look<'_>,
-        files: &[&Found],
-        missing: Vec<(usize, Option<cache::Place>)>,
-        show: impl Fn(usize, Box<Reading<F>>) + Sync,
-    ) {
+    fn read_missing(&mut self, look: &Look<'_>, missing: Vec<(usize, &Found, Option<cache::Place>)>) {
         let cache = &self.cache;
         let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
         // In the order in which they lie on disk: those of a folder mostly follow each other.
         let mut missing = missing;
-        missing.sort_unstable_by_key(|(i, _)| files[*i].key.inode);
+        missing.sort_unstable_by_key(|(_, file, _)| file.key.inode);
         let batches: Vec<&[_]> = missing.chunks(32).collect();
-        let own = || (Reader::<F>::default(), Folder::default());
-        let read = in_parallel_with(batches, own, |(reader, folder), batch| {
-            let mut bytes = Vec::with_capacity(batch.len() * 512);
-            let places = batch.iter().enumerate().map(|(at, (i, place))| {
+        let own = || (Own::<F>::new(), Folder::default());
+        let read = in_parallel_with(batches, own, |(own, folder), batch| {
+            let places = batch.iter().enumerate().map(|(at, (i, wanted, place))| {
                 look.steps.fetch_add(1, Ordering::Relaxed);
-                let (from, wanted) = (bytes.len(), files[*i]);
-                let next = batch.get(at + 1).map(|(i, _)| files[*i]);
+                let next = batch.get(at + 1).map(|(_, next, _)| *next);
                 let read = folder.open(wanted, next);
-                let read = read.and_then(|f| read_one(reader, f, wanted, place.and_then(earlier)));
-                let read = read.and_then(|reading| {
-                    bytes = postcard::to_extend(&reading, std::mem::take(&mut bytes)).map_err(io::Error::other)?;
-                    let whole = reading.whole;
-                    show(*i, reading);
-                    Ok(Place::Fresh { batch: 0, from, to: bytes.len(), whole })
-                });
-                (*i, read.unwrap_or_else(Place::Failed))
+                let read = read.and_then(|f| read_one(&mut own.reader, f, wanted, place.and_then(earlier)));
+                let kept = read.and_then(|reading| own.keep(&reading));
+                (*i, kept.map_or_else(Place::Failed, Place::Fresh))
             });
-            let places: Vec<_> = places.collect();
-            bytes.shrink_to_fit(); // it stays until all is told
-            (bytes, places)
+            places.collect::<Vec<_>>()
         });
-        for (number, (bytes, places)) in read.into_iter().enumerate() {
-            self.fresh.push(bytes);
-            for (i, mut place) in places {
-                if let Place::Fresh { batch, .. } = &mut place {
-                    *batch = number;
-                }
-                self.places[i] = place;
-            }
+        for (i, place) in read.into_iter().flatten() {
+            self.places[i] = place;
         }
     }
 
@@ -229,10 +292,7 @@ impl<F: Fold> Readings<F> {
     fn save(&self, keys: &[Key], all: bool, now: i64) {
         let asked = keys.iter().zip(&self.places).filter_map(|(key, place)| match place {
             Place::Kept(place) => self.cache.get(*place),
-            Place::Fresh { batch, from, to, whole } => {
-                let bytes = &self.fresh[*batch][*from..*to];
-                Some(Kept { key: *key, whole: *whole, bytes, newer: true })
-            }
+            Place::Fresh(Fresh { bytes, whole }) => Some(Kept { key: *key, whole: *whole, bytes, newer: true }),
             Place::Failed(_) => None,
         });
         let mut kept: Vec<Kept<'_>> = asked.collect();
@@ -284,6 +344,14 @@ impl Folder {
             None => open(wanted),
         }
     }
+}
+
+/// The path of a file in a folder, which takes no more room than it needs: there may be very many.
+pub fn path(folder: &Path, name: &str) -> PathBuf {
+    let mut path = PathBuf::with_capacity(folder.as_os_str().len() + 1 + name.len());
+    path.push(folder);
+    path.push(name);
+    path
 }
 
 /// A path's folder and name.

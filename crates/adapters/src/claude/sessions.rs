@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, OnceLock};
 
 use lariat_core::{
     Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Tokens, Turn, Unbound, Untrusted, Warning, Witness,
@@ -20,7 +20,7 @@ use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
-use crate::store::{self, Found, in_parallel};
+use crate::store::{self, Early, Finder, Found, Fresh, Loading, in_parallel, in_parallel_with};
 use crate::tool::Call;
 
 type Read = io::Result<Box<Reading<Transcript>>>;
@@ -28,14 +28,34 @@ type Read = io::Result<Box<Reading<Transcript>>>;
 /// A transcript on disk, and the files of its sub-agents.
 #[derive(Default)]
 struct Stored {
-    session: String,
+    session: Box<str>,
     main: Found,
-    agents: Vec<Found>,
-    /// Sub-agents that have not recorded their end, by the name of their file: what each is for.
-    unfinished: Vec<(String, String)>,
+    /// Its sub-agents, if it has any.
+    below: Option<Box<Below>>,
     /// Whether all of its files are read, so that their tokens can be counted.
     counts: bool,
+    /// What was read of the main one as it was found.
+    fresh: Option<Fresh>,
+    /// What that tells, if it is the only one.
+    told: Option<Told>,
 }
+
+/// The sub-agents of a session.
+#[derive(Default)]
+struct Below {
+    files: Vec<Found>,
+    /// Those that have not recorded their end, by the name of their file: what each is for.
+    unfinished: Vec<(String, String)>,
+}
+
+impl Stored {
+    fn agents(&self) -> &[Found] {
+        self.below.as_ref().map_or(&[], |below| &below.files)
+    }
+}
+
+/// A session as it is told, and what could not be read of it.
+type Told = Box<(Row, Vec<Warning>)>;
 
 /// Tells of every session, bound or not.
 pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
@@ -59,78 +79,55 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
             || bound.entries.get(session).is_some_and(|all| !all.iter().all(checkable))
             || (bound.daemon && bound.jobs.get(session).is_some_and(|j| j.open))
     };
+    let Report { unbound, warnings, watch, .. } = report;
+    let telling = Telling { look, bound, history, unbound };
     let cache = store::Loading::begin(look, "claude");
     let mut hidden = HashSet::new();
-    let mut stored = transcripts(look, report, &mut hidden, &needed);
+    let mut stored = telling.transcripts(&cache, warnings, &mut hidden, &needed);
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
     for s in &mut stored {
-        let live = bound.bonds.contains_key(&s.session);
+        let live = bound.bonds.contains_key(&*s.session);
         s.main.whole |= live;
-        if !s.main.whole && !s.agents.is_empty() {
+        if let Some(below) = s.below.as_mut().filter(|below| !s.main.whole && !below.files.is_empty()) {
             // Their tokens are of use only beside all of the main one's.
-            s.agents.retain(|agent| s.unfinished.iter().any(|(name, _)| agent.path.file_stem() == Some(name.as_ref())));
-            s.agents.iter_mut().for_each(|agent| agent.whole = false);
+            let Below { files, unfinished } = &mut **below;
+            files.retain(|agent| unfinished.iter().any(|(name, _)| agent.path.file_stem() == Some(name.as_ref())));
+            files.iter_mut().for_each(|agent| agent.whole = false);
             s.counts = false;
         }
+        if s.main.whole && !s.fresh.as_ref().is_some_and(|f| f.whole) {
+            s.told = None; // there is more to tell of it
+        }
         if live {
-            report.watch.extend(s.main.path.parent().map(Path::to_owned));
+            watch.extend(s.main.path.parent().map(Path::to_owned));
         }
     }
-    let mut files: Vec<&Found> = Vec::with_capacity(stored.len());
-    // Which session a file is all of; none if others are read beside it.
-    let mut alone: Vec<Option<usize>> = Vec::with_capacity(stored.len());
-    let mut numbers = Vec::with_capacity(stored.len());
-    for (i, Stored { main, agents, .. }) in stored.iter().enumerate() {
-        numbers.push(files.len());
-        files.push(main);
-        files.extend(agents.iter());
-        alone.push(Some(i).filter(|_| agents.is_empty()));
-        alone.resize(files.len(), None);
-    }
-    let told: Vec<OnceLock<Row>> = files.iter().map(|_| OnceLock::new()).collect();
-    let warnings = Mutex::new(Vec::new());
-    let unbound = &report.unbound;
-    let warn = |file: &Found, read: &Read| {
-        let error = match read {
-            Ok(reading) => reading.complaint(),
-            Err(e) => Some(e.to_string()).filter(|_| file.key.inode != 0), // else warned of when it was found
-        };
-        if let (Some(error), Ok(mut warnings)) = (error, warnings.lock()) {
-            warnings.push(registry::warning(look, &file.path, error));
+    let fresh: Vec<Option<Fresh>> = stored.iter_mut().map(|s| s.fresh.take()).collect();
+    let told: Vec<OnceLock<Told>> =
+        stored.iter_mut().map(|s| s.told.take().map(OnceLock::from).unwrap_or_default()).collect();
+    let mut files = Vec::with_capacity(stored.len());
+    let mut later = Vec::new();
+    for ((s, fresh), told) in stored.iter().zip(fresh).zip(&told) {
+        if told.get().is_none() {
+            later.push((files.len(), s, told));
         }
-    };
-    let judged = |stored: &Stored, seen: Seen| {
-        let seen = Some((stored.main.path.clone(), seen));
-        (look.judge)(NAME, sighting(look, bound, history, stored.session.clone(), seen, unbound))
-    };
-    // Most sessions are one file, and told of by the thread that has just read it.
-    let readings = store::read(look, cache, &files, |number, reading| {
-        let Some(stored) = alone[number].map(|i| &stored[i]) else { return };
-        let read = Ok(reading);
-        warn(&stored.main, &read);
-        told[number].get_or_init(|| judged(stored, Seen::of(stored, read, Vec::new())));
-    });
-    let later = numbers.into_iter().zip(&stored).filter(|(number, _)| told[*number].get().is_none());
-    let later: Vec<(usize, &Stored)> = later.collect();
-    let (_, saving) = readings.while_saving(|readings| {
-        in_parallel(later.chunks(64).collect(), |batch: &[(usize, &Stored)]| {
-            for (number, stored) in batch {
-                let read = |i: usize, file: &Found| {
-                    let read = readings.get(number + i, file);
-                    warn(file, &read);
-                    read
-                };
-                let main = read(0, &stored.main);
-                let agents = stored.agents.iter().zip(1..).filter_map(|(file, i)| Some((file, *read(i, file).ok()?)));
-                let seen = Seen::of(stored, main, agents.collect());
-                told[*number].get_or_init(|| judged(stored, seen));
+        files.push((&s.main, fresh));
+        files.extend(s.agents().iter().map(|agent| (agent, None)));
+    }
+    let ((), saving) = store::read(look, cache, files).while_saving(|readings| {
+        in_parallel(later.chunks(64).collect(), |batch: &[(usize, &Stored, &OnceLock<Told>)]| {
+            for (number, stored, told) in batch {
+                let agents = stored.agents().iter().zip(number + 1..).map(|(file, i)| (file, readings.get(i, file)));
+                told.get_or_init(|| telling.tell(stored, readings.get(*number, &stored.main), agents.collect()));
             }
-        })
+        });
     });
     report.saving.push(saving);
-    report.warnings.extend(warnings.into_inner().unwrap_or_default());
     report.lines.reserve_exact(stored.len());
-    told.into_iter().filter_map(OnceLock::into_inner).for_each(|row| report.add(row));
+    for (row, warnings) in told.into_iter().filter_map(|told| Some(*told.into_inner()?)) {
+        report.add(row);
+        report.warnings.extend(warnings);
+    }
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
     others.sort_unstable();
@@ -157,109 +154,167 @@ fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> b
         || bound.entries.get(session).is_some_and(|all| all.iter().any(|(_, h)| matches!(h, Holder::Elsewhere(_))))
 }
 
-/// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session.
-fn transcripts(
-    look: &Look<'_>,
-    report: &mut Report,
-    hidden: &mut HashSet<String>,
-    needed: &(dyn Fn(&str) -> bool + Sync),
-) -> Vec<Stored> {
-    let projects = look.places.claude.join("projects");
-    let entries = match Directory::open(&projects).and_then(|d| d.entries()) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
-        Err(e) => {
-            report.warnings.push(registry::warning(look, &projects, e.to_string()));
-            return Vec::new();
-        }
-    };
-    let folders: Vec<PathBuf> = entries
-        .into_iter()
-        .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
-        .map(|e| projects.join(e.name))
-        .collect();
-    let folders = in_parallel(folders, |folder| in_folder(look, &folder, needed));
-    let mut all: Vec<Stored> = Vec::with_capacity(folders.iter().map(|(found, ..)| found.len()).sum());
-    for (found, warnings, left_out) in folders {
-        report.warnings.extend(warnings);
-        hidden.extend(left_out);
-        all.extend(found);
-    }
-    // The same session in two folders is one session: the newer file tells.
-    all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
-    all.dedup_by(|a, b| a.session == b.session);
-    all
+/// Finds transcripts, and tells what they show.
+struct Telling<'a> {
+    look: &'a Look<'a>,
+    bound: &'a Bound,
+    history: &'a History<'a>,
+    unbound: &'a [Unbound],
 }
 
-type InFolder = (Vec<Stored>, Vec<Warning>, Vec<String>);
+/// Whether a session is asked about.
+type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 
-fn in_folder(look: &Look<'_>, folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder {
-    let mut warnings = Vec::new();
-    let mut warn = |path: &Path, e: io::Error| warnings.push(registry::warning(look, path, e.to_string()));
-    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
-    let (dir, entries) = match opened {
-        Ok(opened) => opened,
-        Err(e) => {
-            if e.kind() != io::ErrorKind::NotADirectory {
-                warn(folder, e);
-            }
-            return (Vec::new(), warnings, Vec::new());
+impl Telling<'_> {
+    fn tell(&self, stored: &Stored, main: Read, agents: Vec<(&Found, Read)>) -> Told {
+        let mut warnings = Vec::new();
+        for (file, read) in
+            std::iter::once((&stored.main, &main)).chain(agents.iter().map(|(file, read)| (*file, read)))
+        {
+            let error = match read {
+                Ok(reading) => reading.complaint(),
+                Err(e) => Some(e.to_string()).filter(|_| file.key.inode != 0), // else warned of when it was found
+            };
+            warnings.extend(error.map(|e| registry::warning(self.look, &file.path, e)));
         }
-    };
-    let mut found = Vec::with_capacity(if look.scope == Scope::All { entries.len() } else { 0 });
-    let mut hidden = Vec::new();
-    let beside: Vec<&str> =
-        entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name)).map(|e| e.name.as_str()).collect();
-    for entry in &entries {
-        let Some(session) = entry.name.strip_suffix(".jsonl").filter(|id| ap::is_uuid(id)) else { continue };
-        if !needed(session) {
-            hidden.push(session.to_owned());
-            continue;
-        }
-        let path = folder.join(&entry.name);
-        look.steps.fetch_add(1, Ordering::Relaxed);
-        match dir.key(&entry.name) {
-            Ok(key) => {
-                let mut stored = Stored {
-                    session: session.to_owned(),
-                    main: Found { path, key, whole: false },
-                    counts: true,
-                    ..Stored::default()
-                };
-                if beside.contains(&session) {
-                    sub_agents(&folder.join(session).join("subagents"), &mut stored, &mut warn);
-                }
-                found.push(stored);
+        let agents = agents.into_iter().filter_map(|(file, read)| Some((file, *read.ok()?)));
+        let seen = Some((stored.main.path.clone(), Seen::of(stored, main, agents.collect())));
+        let session = stored.session.to_string();
+        let sighting = sighting(self.look, self.bound, self.history, session, seen, self.unbound);
+        Box::new(((self.look.judge)(NAME, sighting), warnings))
+    }
+
+    /// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session.
+    fn transcripts(
+        &self,
+        cache: &Loading,
+        warnings: &mut Vec<Warning>,
+        hidden: &mut HashSet<String>,
+        needed: Needed<'_>,
+    ) -> Vec<Stored> {
+        let projects = self.look.places.claude.join("projects");
+        let entries = match Directory::open(&projects).and_then(|d| d.entries()) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(e) => {
+                warnings.push(registry::warning(self.look, &projects, e.to_string()));
+                return Vec::new();
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => {} // gone this moment
+        };
+        let folders: Vec<PathBuf> = entries
+            .into_iter()
+            .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
+            .map(|e| projects.join(e.name))
+            .collect();
+        let own = || Finder::beside(cache);
+        let found = in_parallel_with(folders, own, |finder, folder| self.in_folder(finder, cache, &folder, needed));
+        let mut all: Vec<Stored> = Vec::with_capacity(found.iter().map(|(found, ..)| found.len()).sum());
+        for (found, more, left_out) in found {
+            warnings.extend(more);
+            hidden.extend(left_out);
+            all.extend(found);
+        }
+        // The same session in two folders is one session: the newer file tells.
+        all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
+        all.dedup_by(|a, b| a.session == b.session);
+        all
+    }
+
+    fn in_folder(
+        &self,
+        finder: &mut Finder<Transcript>,
+        cache: &Loading,
+        folder: &Path,
+        needed: Needed<'_>,
+    ) -> (Vec<Stored>, Vec<Warning>, Vec<String>) {
+        let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
+        let (dir, entries) = match opened {
+            Ok(opened) => opened,
+            Err(e) => {
+                let matters = e.kind() != io::ErrorKind::NotADirectory;
+                let warning = matters.then(|| registry::warning(self.look, folder, e.to_string()));
+                return (Vec::new(), warning.into_iter().collect(), Vec::new());
+            }
+        };
+        let beside = entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name));
+        let beside: HashSet<&str> = beside.map(|e| e.name.as_str()).collect();
+        let mut hidden = Vec::new();
+        let mut wanted = Vec::with_capacity(if self.look.scope == Scope::All { entries.len() } else { 0 });
+        for entry in &entries {
+            match entry.name.strip_suffix(".jsonl").filter(|id| ap::is_uuid(id)) {
+                Some(session) if needed(session) => wanted.push(Name { session, kind: entry.kind, name: &entry.name }),
+                Some(session) => hidden.push(session.to_owned()),
+                None => {}
+            }
+        }
+        let found = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, name| {
+            let mut warnings = Vec::new();
+            (self.stored(finder, (&dir, folder), name, &beside, &mut warnings), warnings)
+        });
+        let (found, warnings): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let (found, warnings) = (found.into_iter().flatten().collect(), warnings.into_iter().flatten().collect());
+        (found, warnings, hidden)
+    }
+
+    fn stored(
+        &self,
+        finder: &mut Finder<Transcript>,
+        (dir, folder): (&Directory, &Path),
+        &Name { session, kind, name }: &Name<'_>,
+        beside: &HashSet<&str>,
+        warnings: &mut Vec<Warning>,
+    ) -> Option<Stored> {
+        let mut warn = |path: &Path, e: io::Error| warnings.push(registry::warning(self.look, path, e.to_string()));
+        self.look.steps.fetch_add(1, Ordering::Relaxed);
+        let path = store::path(folder, name);
+        let (key, early) = match finder.find(dir, name, self.bound.bonds.contains_key(session)) {
+            Ok(found) => found,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && kind == Kind::File => return None, // gone this moment
             Err(e) => {
                 warn(&path, e);
-                found.push(Stored {
-                    session: session.to_owned(),
-                    main: Found { path, key: Default::default(), whole: false },
-                    counts: true,
-                    ..Stored::default()
-                });
+                Default::default()
             }
+        };
+        let main = Found { path, key, whole: false };
+        let mut stored = Stored { session: session.into(), main, counts: true, ..Stored::default() };
+        if beside.contains(session) && key.inode != 0 {
+            stored.below = Some(Box::new(sub_agents(&folder.join(session).join("subagents"), &mut warn)));
         }
+        if let Some(Early { reading, fresh }) = early {
+            // Most sessions are one file, and told of while it is at hand.
+            stored.told = stored.agents().is_empty().then(|| self.tell(&stored, Ok(reading), Vec::new()));
+            stored.fresh = Some(fresh);
+        }
+        Some(stored)
     }
-    (found, warnings, hidden)
+}
+
+/// A transcript's name in its folder.
+struct Name<'a> {
+    session: &'a str,
+    name: &'a str,
+    kind: Kind,
 }
 
 /// `agent-<id>.jsonl` and `agent-<id>.meta.json`, which says when it is finished.
 /// One whose word cannot be read counts as at work, unless its own last turn is over.
-fn sub_agents(folder: &Path, stored: &mut Stored, warn: &mut dyn FnMut(&Path, io::Error)) {
+fn sub_agents(folder: &Path, warn: &mut dyn FnMut(&Path, io::Error)) -> Below {
+    let mut below = Below::default();
     let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
     let (dir, entries) = match opened {
         Ok(opened) => opened,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return,
-        Err(e) => return warn(folder, e),
+        Err(e) => {
+            if e.kind() != io::ErrorKind::NotFound {
+                warn(folder, e);
+            }
+            return below;
+        }
     };
     for entry in entries {
         let path = folder.join(&entry.name);
         if entry.name.ends_with(".jsonl") {
             match dir.key(&entry.name) {
-                Ok(key) => stored.agents.push(Found { path, key, whole: true }),
+                Ok(key) => below.files.push(Found { path, key, whole: true }),
                 Err(e) => warn(&path, e),
             }
         } else if let Some(name) = entry.name.strip_suffix(".meta.json") {
@@ -267,10 +322,11 @@ fn sub_agents(folder: &Path, stored: &mut Stored, warn: &mut dyn FnMut(&Path, io
                 warn(&path, e);
                 Some("sub-agent".to_owned())
             });
-            stored.unfinished.extend(what.map(|what| (name.to_owned(), what)));
+            below.unfinished.extend(what.map(|what| (name.to_owned(), what)));
         }
     }
-    stored.agents.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    below.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    below
 }
 
 /// What a sub-agent that has not recorded its end is for.
@@ -301,8 +357,8 @@ impl Seen {
             let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
             own.is_some_and(|(_, a)| matches!(a.fold.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
         };
-        let unfinished = stored.unfinished.iter().filter(|(name, _)| !has_ended(name)).map(|(_, what)| what.clone());
-        let unfinished = unfinished.collect();
+        let unfinished = stored.below.iter().flat_map(|below| &below.unfinished);
+        let unfinished = unfinished.filter(|(name, _)| !has_ended(name)).map(|(_, what)| what.clone()).collect();
         let written = stored.main.key.mtime;
         Seen {
             reading: main.map_err(|e| e.to_string()),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
@@ -16,7 +17,7 @@ use crate::agent_process as ap;
 use crate::json::{Doc, Keep, Value};
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
 use crate::reader::{Fold, Reading, Source};
-use crate::store::{self, Found, Readings, in_parallel, read_all};
+use crate::store::{self, Finder, Found, Fresh, Loading, Readings, in_parallel, in_parallel_with, read_all};
 use crate::tool::Call;
 
 /// A call younger than this may not have started its command yet.
@@ -28,6 +29,8 @@ const COMMANDS: [&str; 5] = ["exec_command", "shell", "shell_command", "local_sh
 struct Stored {
     thread: String,
     file: Found,
+    /// What was read of it as it was found.
+    fresh: Option<Fresh>,
 }
 
 /// A rollout as read, or why it could not be.
@@ -37,7 +40,7 @@ type Read = Result<Box<Reading<Rollout>>, String>;
 pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     let everyone = look.scope == Scope::All || look.table.is_err() || !held.loose.is_empty();
     let cache = store::Loading::begin(look, "codex");
-    let mut stored = rollouts(look, report, &|thread| everyone || held.threads.contains_key(thread));
+    let mut stored = rollouts(look, report, &cache, &|thread| everyone || held.threads.contains_key(thread));
     for s in &mut stored {
         if held.threads.contains_key(&s.thread) {
             s.file.whole = true;
@@ -45,8 +48,8 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
         }
     }
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
-    let files: Vec<&Found> = stored.iter().map(|s| &s.file).collect();
-    let readings = store::read(look, cache, &files, |_, _| {});
+    let fresh: Vec<Option<Fresh>> = stored.iter_mut().map(|s| s.fresh.take()).collect();
+    let readings = store::read(look, cache, stored.iter().map(|s| &s.file).zip(fresh).collect());
     let ((), saving) = readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
     report.saving.push(saving);
 }
@@ -100,19 +103,12 @@ fn tell_unreadable(look: &Look<'_>, report: &mut Report, stored: &Stored, read: 
 
 /// Finds `sessions/YYYY/MM/DD/rollout-*.jsonl` and the archived ones, one per
 /// thread.
-fn rollouts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Stored> {
-    let mut unopened = Vec::new();
-    let folders = all_folders(look.places, &mut |path, e| unopened.push(warning(look, &path, e.to_string())));
-    report.warnings.append(&mut unopened);
+fn rollouts(look: &Look<'_>, report: &mut Report, cache: &Loading, needed: Needed<'_>) -> Vec<Stored> {
     let mut by_thread: HashMap<String, Stored> = HashMap::new();
-    for (found, problems, hidden) in in_parallel(folders, |folder| in_folder(&folder, needed)) {
-        report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e)));
-        report.hidden += hidden;
-        for stored in found {
-            let newer = by_thread.get(&stored.thread).is_none_or(|s| s.file.key.mtime < stored.file.key.mtime);
-            if newer {
-                by_thread.insert(stored.thread.clone(), stored);
-            }
+    for stored in found(look, report, || Finder::beside(cache), needed) {
+        let newer = by_thread.get(&stored.thread).is_none_or(|s| s.file.key.mtime < stored.file.key.mtime);
+        if newer {
+            by_thread.insert(stored.thread.clone(), stored);
         }
     }
     let mut all: Vec<Stored> = by_thread.into_values().collect();
@@ -122,14 +118,28 @@ fn rollouts(look: &Look<'_>, report: &mut Report, needed: &(dyn Fn(&str) -> bool
 
 /// Every rollout with its thread, also those of a thread that has several.
 pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Found)> {
-    let mut unopened = Vec::new();
-    let folders = all_folders(look.places, &mut |path, e| unopened.push(warning(look, &path, e.to_string())));
-    report.warnings.append(&mut unopened);
+    found(look, report, Finder::default, &|_| true).into_iter().map(|s| (s.thread, s.file)).collect()
+}
+
+/// Whether a thread is asked about.
+type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
+
+fn found(
+    look: &Look<'_>,
+    report: &mut Report,
+    finder: impl Fn() -> Finder<Rollout> + Sync,
+    needed: Needed<'_>,
+) -> Vec<Stored> {
+    let mut problems = Vec::new();
+    let folders = all_folders(look.places, &mut |path, e| problems.push((path, e.to_string())));
     let mut all = Vec::new();
-    for (found, problems, _) in in_parallel(folders, |folder| in_folder(&folder, &|_| true)) {
-        report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e)));
-        all.extend(found.into_iter().map(|s| (s.thread, s.file)));
+    let in_folders = in_parallel_with(folders, &finder, |own, folder| in_folder(look, own, &finder, &folder, needed));
+    for (found, more, hidden) in in_folders {
+        problems.extend(more);
+        report.hidden += hidden;
+        all.extend(found);
     }
+    report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e)));
     all
 }
 
@@ -174,10 +184,17 @@ fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders.map(|e| folder.join(e.name)).collect())
 }
 
-type InFolder = (Vec<Stored>, Vec<(PathBuf, String)>, usize);
+/// What could not be read, and why.
+type Problem = (PathBuf, String);
 
-fn in_folder(folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder {
-    let (mut found, mut problems, mut hidden) = (Vec::new(), Vec::new(), 0);
+fn in_folder(
+    look: &Look<'_>,
+    own: &mut Finder<Rollout>,
+    finder: &(impl Fn() -> Finder<Rollout> + Sync),
+    folder: &Path,
+    needed: Needed<'_>,
+) -> (Vec<Stored>, Vec<Problem>, usize) {
+    let (mut wanted, mut problems, mut hidden) = (Vec::new(), Vec::new(), 0);
     let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
     let (dir, entries) = match opened {
         Ok(opened) => opened,
@@ -185,30 +202,34 @@ fn in_folder(folder: &Path, needed: &(dyn Fn(&str) -> bool + Sync)) -> InFolder 
             if e.kind() != io::ErrorKind::NotFound {
                 problems.push((folder.to_owned(), e.to_string()));
             }
-            return (found, problems, hidden);
+            return (Vec::new(), problems, hidden);
         }
     };
-    for entry in entries {
-        let path = folder.join(&entry.name);
+    for entry in &entries {
         if entry.name.ends_with(".jsonl.zst") {
-            problems.push((path, "compressed rollouts are not read".into()));
+            problems.push((folder.join(&entry.name), "compressed rollouts are not read".into()));
             continue;
         }
-        let Some(thread) = thread_of(&entry.name) else { continue };
-        if !needed(thread) {
-            hidden += 1;
-            continue;
+        match thread_of(&entry.name) {
+            Some(thread) if needed(thread) => wanted.push((thread, entry)),
+            Some(_) => hidden += 1,
+            None => {}
         }
-        let key = match dir.key(&entry.name) {
-            Ok(key) => key,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => continue,
-            Err(e) => {
-                problems.push((path.clone(), e.to_string()));
-                Default::default()
-            }
-        };
-        found.push(Stored { thread: thread.to_owned(), file: Found { path, key, whole: false } });
     }
+    let find = |finder: &mut Finder<Rollout>, &(thread, entry): &(&str, &file::Entry)| {
+        look.steps.fetch_add(1, Ordering::Relaxed);
+        let path = store::path(folder, &entry.name);
+        let ((key, early), problem) = match finder.find(&dir, &entry.name, false) {
+            Ok(found) => (found, None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => return None,
+            Err(e) => (Default::default(), Some((path.clone(), e.to_string()))),
+        };
+        let fresh = early.map(|early| early.fresh);
+        Some((Stored { thread: thread.to_owned(), file: Found { path, key, whole: false }, fresh }, problem))
+    };
+    let found = store::shared(own, finder, &wanted, find);
+    let (found, more): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
+    problems.extend(more.into_iter().flatten());
     (found, problems, hidden)
 }
 

@@ -215,6 +215,45 @@ fn s07_without_our_files_the_answer_is_the_same() {
     assert_eq!(list(&crowd.sandbox).timeless(), dead);
 }
 
+/// Without a cache files are read as they are found, those of a large folder by several threads.
+#[test]
+fn s07_a_folder_of_very_many_is_told_the_same_with_a_cache_and_without() {
+    let sandbox = Sandbox::new("s07-many");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let mut files = Vec::new();
+    for n in 1..=600 {
+        let session = claude.session(&id(n)).asked("what");
+        files.push(if n % 3 == 0 { session.path } else { session.answered("that").path });
+        files.push(codex.thread(&id(1000 + n)).asked("what").answered("that").path);
+    }
+    // A long one, of which head and tail are read first.
+    let long = (0..40).fold(claude.session(&id(601)), |s, _| s.asked("what").answered(&"that ".repeat(500)));
+    files.push(long.path);
+    // An older copy of one in another folder, one that ends in the middle of a line, and what is no file.
+    let elsewhere = files[0].parent().and_then(|p| p.parent()).expect("projects").join("-elsewhere");
+    fs::create_dir(&elsewhere).expect("a folder");
+    fs::write(elsewhere.join(files[0].file_name().expect("a name")), "{}\n").expect("a copy");
+    let torn = fs::read(&files[2]).expect("a transcript");
+    fs::write(&files[2], &torn[..torn.len() - 30]).expect("a torn one");
+    fs::create_dir(files[0].with_file_name(format!("{}.jsonl", id(700)))).expect("a folder of that name");
+    settle(&files);
+    settle(&[elsewhere.join(files[0].file_name().expect("a name"))]);
+    let touched = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400);
+    let copy = fs::File::open(elsewhere.join(files[0].file_name().expect("a name"))).expect("the copy");
+    copy.set_modified(touched).expect("an older one");
+    let cold = list(&sandbox);
+    let warm = list(&sandbox);
+    assert!(cold.timeless() == warm.timeless(), "a cache changes the answer");
+    assert_eq!(cold.sessions().len(), 1202, "each once");
+    assert!(cold.session(&id(601))["tokens"].is_object(), "{:#}", cold.session(&id(601)));
+    cold.expect(&id(1), "done", None);
+    cold.expect(&id(3), "interrupted", None);
+    cold.expect(&id(1600), "done", None);
+    assert_eq!(cold.warnings().len(), 1, "{:?}", cold.warnings());
+    let ids: std::collections::BTreeSet<&str> = cold.sessions().iter().filter_map(|s| s["id"].as_str()).collect();
+    assert_eq!(ids.len(), cold.sessions().len());
+}
+
 #[test]
 fn s07_a_damaged_cache_changes_no_answer() {
     let crowd = Crowd::gather("s07-cache");
