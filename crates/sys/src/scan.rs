@@ -264,6 +264,7 @@ mod tests {
 
     /// Both share one processor, so that whoever is killed has had no turn since.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a process to kill")]
     fn whoever_was_killed_is_gone_at_the_next_look() {
         use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
         let before = sched_getaffinity(None).unwrap();
