@@ -14,7 +14,8 @@
 //!  error; a prompt taken back ─────> Over, failed
 //! ```
 //!
-//! The message that sets the scene (`<session_context>`) is nobody's prompt.
+//! The message that sets the scene (`<session_context>`) is nobody's prompt, nor is what a person ran with `!`. An error
+//! after an answer is about something else.
 
 use std::collections::BTreeMap;
 
@@ -134,12 +135,12 @@ impl Chat {
         self.at(message.get("timestamp"));
         let text = text(message.get("content"));
         match message.get("type").str() {
-            Some("error") => self.after = Some(Stand::Failed(text.unwrap_or("error").to_owned())),
+            Some("error") if self.may_fail() => self.after = Some(Stand::Failed(text.unwrap_or("error").to_owned())),
             Some("info") if text == Some("Request cancelled.") => {
                 self.after = Some(Stand::Aborted("cancelled by a person".into()));
                 self.told = self.after.clone();
             }
-            Some("user" | "gemini") => {
+            Some("user" | "gemini") if !text.is_some_and(is_by_hand) => {
                 self.after = None;
                 self.unsure = false;
             }
@@ -149,6 +150,15 @@ impl Chat {
             self.told = None;
         }
         self.place(message);
+    }
+
+    /// Whether an error is about a turn: Gemini records as one whatever it complains of, also after an answer.
+    fn may_fail(&self) -> bool {
+        match &self.after {
+            Some(Stand::Failed(_)) => true,
+            Some(_) => false,
+            None => !matches!(self.last(), Some((_, Kind::Text | Kind::Refused))),
+        }
     }
 
     /// Puts a message in its place.
@@ -213,10 +223,16 @@ fn text(content: Value<'_>) -> Option<&str> {
     content.some_str().or_else(|| content.items().find_map(|part| part.get("text").some_str()))
 }
 
+/// Whether a message tells the model, when it is next asked, of a command that a person ran with `!`.
+fn is_by_hand(text: &str) -> bool {
+    text.trim_start().starts_with("I ran the following shell command:\n")
+}
+
 fn kind(message: Value<'_>) -> Kind {
     let said = text(message.get("content")).map_or("", str::trim);
     match message.get("type").str() {
         Some("user") if said.starts_with("<session_context>") || said.starts_with("<hook_context>") => Kind::Aside,
+        Some("user") if is_by_hand(said) => Kind::Aside,
         Some("user") if said.is_empty() => Kind::Midway, // a tool's result
         Some("user") => Kind::Prompt,
         Some("gemini") => {
