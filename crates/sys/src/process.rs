@@ -277,11 +277,12 @@ impl Stat {
     }
 
     /// It will run nothing more of its program: it was killed and had no turn on a processor since, or it is on its
-    /// way out.
+    /// way out. One that waits for a disk or a server may stay like that for ever.
     pub fn is_doomed(&self) -> bool {
         const EXITING: u64 = 0x4;
         const KILL: u64 = 1 << (9 - 1);
-        self.is_ending() || self.flags & EXITING != 0 || self.pending & KILL != 0
+        let soon = self.state != b'D';
+        self.is_ending() || soon && (self.flags & EXITING != 0 || self.pending & KILL != 0)
     }
 
     /// Its first thread has ended, and others are left: most likely it is dying this moment. Its files, arguments
@@ -412,6 +413,7 @@ mod tests {
         assert!(!stat.is_doomed());
         let killed = b"7 (a) S 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 81703 1 2 3 4 5 6 7 8 256 0 0 0 0";
         assert!(Stat::parse(killed).unwrap().is_doomed());
+        assert!(!Stat { state: b'D', ..Stat::parse(killed).unwrap() }.is_doomed());
         let leaving = b"7 (a) R 3 7 7 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0 81703 1 2 3 4 5 6 7 8 0 0 0 0 0";
         assert!(Stat::parse(leaving).unwrap().is_doomed());
         assert_eq!(Stat::parse(b"7 (x"), None);
