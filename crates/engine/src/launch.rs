@@ -9,6 +9,7 @@
 //! A launch that dies before it has an id is an error with the agent's last
 //! words, and leaves no row behind.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -173,7 +174,7 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
             is_free(holders, warnings, cwd)?;
         }
         let max = order.max.or(most);
-        let running = max.map_or_else(Vec::new, |_| running(places, order.group.as_deref()));
+        let running = max.map_or_else(Vec::new, |_| running(question, order.group.as_deref()));
         let Some(max) = max.filter(|max| running.len() >= *max) else {
             return Ok(Entered { lock, known, handle, folder, begun });
         };
@@ -220,13 +221,23 @@ fn is_free(holders: &[Holder], warnings: &[Warning], cwd: &Path) -> Result<(), L
     }
 }
 
-/// The agents that we launched and that live, or cannot be told to have ended.
-pub(crate) fn running(places: &Places, group: Option<&str>) -> Vec<u32> {
-    let all = launched::All::read(places);
+/// The agents that we launched and that live, or cannot be told to have ended: by what their shims started, and by
+/// what is seen of their sessions, which live on without the program that started them.
+pub(crate) fn running(question: &Question, group: Option<&str>) -> Vec<u32> {
+    let all = launched::All::read(&question.places);
     let sessions = all.by_id.into_values().chain(all.without_id);
     let counted = sessions.filter(|l| group.is_none() || l.record.group.as_deref() == group);
     let living = counted.filter(|l| !matches!(l.process(), Ok(None)));
-    living.filter_map(|l| Some(l.shim?.agent.pid)).collect()
+    let by_shim = living.filter_map(|l| Some((l.record.launch.handle, l.shim?.agent.pid)));
+    let mut running: BTreeMap<String, u32> = by_shim.collect();
+    let seen = list(Question { scope: Scope::Live, ..question.clone() });
+    for s in seen.listing.sessions.iter().filter(|s| s.live != Some(false)) {
+        let Some(handle) = s.handle.as_ref().filter(|_| group.is_none() || s.group.as_deref() == group) else {
+            continue;
+        };
+        running.entry(handle.clone()).or_insert_with(|| s.pid.unwrap_or_default());
+    }
+    running.into_values().collect()
 }
 
 /// Types the first prompt into a terminal, once its agent stands at its own prompt.

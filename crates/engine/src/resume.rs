@@ -162,7 +162,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     if again.cut_off && !session.restorable {
         return Err(LaunchError::Alive(format!("{id} is not cut off any more: {}", session.reason.row())));
     }
-    let most = most(places)?.filter(|most| running(places, None).len() >= *most);
+    let most = most(places)?.filter(|most| running(question, None).len() >= *most);
     if let Some(max) = most {
         let why = format!("{max} of at most {max} run already; end one, or set a larger `max` in the settings");
         return Err(LaunchError::Alive(why));

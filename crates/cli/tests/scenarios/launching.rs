@@ -466,3 +466,21 @@ fn what_a_refusal_advises_can_be_done() {
     let refused = sandbox.run(["sh", "-c", odd]);
     assert_eq!((refused.code(), refused.stderr.contains("UTF-8")), (2, true), "{}", refused.stderr);
 }
+
+#[test]
+fn one_that_lives_on_without_its_wrapper_counts() {
+    let sandbox = Sandbox::new("wrapped");
+    let native = sandbox.install_copy("native/claude", &lariat_testkit::built("lariat-lookalike"));
+    install(&sandbox, "claude", &format!("'{}' \"$@\" <&0 & wait", native.display()));
+    let launched = launch(&sandbox, &["claude", "--max", "1", "--headless", "-p", "fix it"]);
+    let id = launched["native_id"].as_str().expect("an id");
+    let wrapper = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("the wrapper");
+    wrapper.signal(Signal::KILL);
+    wait_until("it is gone", DEADLINE, || !alive(&sandbox, wrapper.pid));
+    let row = list(&sandbox).session(id).clone();
+    assert_eq!((&row["live"], &row["handle"]), (&json!(true), &launched["handle"]), "{row:#}");
+    let other = sandbox.project("other");
+    let more = ask(&sandbox, &["launch", "claude", "--max", "1", "--cwd", other.to_str().expect("UTF-8")]);
+    assert_eq!(more.code(), 3, "{}", more.stdout);
+    assert_eq!(ask(&sandbox, &["kill", id]).code(), 0);
+}
