@@ -157,6 +157,7 @@ impl Ground {
             commands: Default::default(),
             kept: false,
             worktree: None,
+            stores: None,
             group: None,
             prompted: false,
             created_at: Time(lariat_sys::clock::now_ms()),

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use lariat_core::{Time, Unbound, Untrusted};
 use lariat_sys::scan::{Process, Table};
-use lariat_sys::{clock, process};
+use lariat_sys::{clock, file, process};
 
+use crate::json::Doc;
 use crate::look::{Places, same_place};
 
 /// The variable in which a launched agent carries its session's name.
@@ -120,6 +121,17 @@ pub fn launched_folder(places: &Places, pid: u32) -> Option<PathBuf> {
     let environment = process::environment(pid).ok()?;
     let handle = environment.get(MARK).filter(|h| !h.is_empty() && !h.contains(['/', '.']))?;
     Some(places.state.join("sessions").join(handle))
+}
+
+/// The session that lariat launched this very process for, as far as its launch is on record. What it started has the
+/// same mark, and is another process.
+pub fn launched_for(places: &Places, process: &Process) -> Option<String> {
+    let folder = launched_folder(places, process.pid)?;
+    let read = |name: &str| Doc::parse(&file::read_small(&folder.join(name), 1 << 20).ok()?, |_, _| true, 4096).ok();
+    let shim = read("shim.json")?;
+    let agent = shim.root().get("agent");
+    let is_it = agent.get("pid").u64() == Some(process.pid.into()) && agent.get("start").u64() == Some(process.start);
+    read("launch.json")?.root().get("native_id").some_str().filter(|_| is_it).map(str::to_owned)
 }
 
 /// Where a process stands, if that can be read.

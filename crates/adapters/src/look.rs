@@ -5,6 +5,7 @@
 //! store, and gives back what it saw of each session, the processes it could
 //! not tie to one, and what it could not read.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
@@ -20,8 +21,11 @@ use crate::store::Saving;
 /// How long the machine may take to say where its user lives.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The variables by which agents find their stores, those of [`Places::STORES`] that are set.
+pub type Stores = BTreeMap<String, String>;
+
 /// Where things are: read once from the environment, then passed along.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Places {
     /// The user's home, for showing paths as `~`.
     pub home: PathBuf,
@@ -66,6 +70,24 @@ impl Places {
         "GEMINI_CLI_HOME",
     ];
 
+    /// Those of them that say where agents have their stores.
+    pub const STORES: [&'static str; 7] = [
+        "XDG_DATA_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "OPENCODE_DB",
+        "PI_CODING_AGENT_DIR",
+        "PI_CODING_AGENT_SESSION_DIR",
+        "GEMINI_CLI_HOME",
+    ];
+
+    /// What those are for an agent that gets our environment and these variables besides.
+    pub fn stores_of(more: &[(String, String)]) -> Stores {
+        let ours = Self::STORES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+        let more = more.iter().filter(|(name, _)| Self::STORES.contains(&name.as_str()));
+        ours.chain(more.cloned()).collect()
+    }
+
     /// Reads the environment.
     pub fn from_env() -> Places {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
@@ -74,23 +96,43 @@ impl Places {
         let home = home.unwrap_or_else(|| PathBuf::from("/"));
         let base = |name: &str, under: &str| var(name).filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(under));
         let cache = base("XDG_CACHE_HOME", ".cache");
-        let opencode = base("XDG_DATA_HOME", ".local/share").join("opencode");
-        let state = base("XDG_STATE_HOME", ".local/state").join("lariat");
+        let ours = Places {
+            cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
+            state: base("XDG_STATE_HOME", ".local/state").join("lariat"),
+            settings: base("XDG_CONFIG_HOME", ".config").join("lariat/config.toml"),
+            gateway_url: var("OPENCLAW_GATEWAY_URL").and_then(|v| v.into_os_string().into_string().ok()),
+            gateway_token: var("OPENCLAW_GATEWAY_TOKEN").is_some(),
+            home,
+            ..Places::default()
+        };
+        ours.with_stores(var)
+    }
+
+    /// The agents' stores, as these variables say.
+    fn with_stores(self, var: impl Fn(&str) -> Option<PathBuf>) -> Places {
+        let home = &self.home;
+        let data = var("XDG_DATA_HOME").filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(".local/share"));
+        let opencode = data.join("opencode");
         Places {
             claude: var("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
             codex: var("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             opencode_db: opencode.join(var("OPENCODE_DB").unwrap_or_else(|| "opencode.db".into())),
             opencode,
-            pi: var("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), |p| without_tilde(&p, &home)),
-            pi_sessions: var("PI_CODING_AGENT_SESSION_DIR").map(|p| without_tilde(&p, &home)),
+            pi: var("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), |p| without_tilde(&p, home)),
+            pi_sessions: var("PI_CODING_AGENT_SESSION_DIR").map(|p| without_tilde(&p, home)),
             gemini: var("GEMINI_CLI_HOME").unwrap_or_else(|| home.clone()).join(".gemini"),
-            cache: var("LARIAT_NO_CACHE").is_none().then(|| cache.join("lariat")),
-            state,
-            settings: base("XDG_CONFIG_HOME", ".config").join("lariat/config.toml"),
-            gateway_url: var("OPENCLAW_GATEWAY_URL").and_then(|v| v.into_os_string().into_string().ok()),
-            gateway_token: var("OPENCLAW_GATEWAY_TOKEN").is_some(),
-            home,
+            ..self
         }
+    }
+
+    /// The same, but for the stores of an agent that was started with these variables. What is cached of them is
+    /// kept apart.
+    pub fn at(&self, stores: &Stores) -> Places {
+        let var = |name: &str| stores.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let there = self.clone().with_stores(var);
+        let hash = xxhash_rust::xxh3::xxh3_64(format!("{stores:?}").as_bytes());
+        let cache = self.cache.as_ref().map(|cache| cache.join(format!("elsewhere-{hash:016x}")));
+        Places { cache, ..there }
     }
 
     /// Where agents tell at once that something has changed.

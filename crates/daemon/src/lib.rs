@@ -197,7 +197,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce() + Send + 'sta
         ready();
     };
     thread("ready").stack_size(128 << 10).spawn(tell).map_err(files(&folder))?;
-    let served = serve::serve(&daemon, &listener);
+    let served = serve::serve(&daemon, listener, &place.socket);
     daemon.hub.close();
     served.map_err(files(&place.socket))?;
     daemon.log.info("end", "stopped as asked");

@@ -80,6 +80,20 @@ impl Place {
         open(&self.lock)?.lock()
     }
 
+    /// Connects to the daemon that is there; `None` if there is none. One that has the lock and whose socket was
+    /// taken away listens there again in a moment.
+    pub fn find(&self, places: &Places) -> Result<Option<Client>, ClientError> {
+        let began = Instant::now();
+        loop {
+            match self.connect(places) {
+                Ok(client) => return Ok(Some(client)),
+                Err(e) if e.is_absent() && self.is_free() => return Ok(None),
+                Err(e) if e.is_absent() && began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(10)),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
     /// Connects to the daemon that is there.
     pub fn connect(&self, places: &Places) -> Result<Client, ClientError> {
         Client::connect(&self.socket, &hello(places))

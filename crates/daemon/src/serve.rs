@@ -5,7 +5,8 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,6 +24,8 @@ const SILENT: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_secs(10);
 /// How often it is seen whether a listener is still there.
 const STILL_THERE: Duration = Duration::from_secs(15);
+/// How often it is seen whether our own door is still there.
+const OPEN: Duration = Duration::from_secs(3);
 /// Verbs that only look, and end by themselves.
 const LOOKING: [&str; 11] =
     ["ls", "list", "status", "explain", "peek", "diff", "wait", "locks", "journal", "doctor", "restore"];
@@ -186,13 +189,21 @@ fn line(reader: &mut BufReader<&UnixStream>) -> io::Result<Option<String>> {
 }
 
 /// Lets people in until the daemon stops.
-pub fn serve(daemon: &Arc<Daemon>, listener: &std::os::unix::net::UnixListener) -> io::Result<()> {
+pub fn serve(daemon: &Arc<Daemon>, mut listener: UnixListener, socket: &Path) -> io::Result<()> {
+    let often = Timespec { tv_sec: OPEN.as_secs() as i64, tv_nsec: 0 };
     loop {
         let mut fds = [
             PollFd::from_borrowed_fd(daemon.stopping.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
         ];
-        match poll(&mut fds, None) {
+        match poll(&mut fds, Some(&often)) {
+            Ok(0) => {
+                if let Some(again) = open_again(socket) {
+                    daemon.log.info("door", "its socket was taken away; it listens there again");
+                    listener = again;
+                }
+                continue;
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(e) => return Err(e.into()),
@@ -212,6 +223,13 @@ pub fn serve(daemon: &Arc<Daemon>, listener: &std::os::unix::net::UnixListener) 
         };
         daemon.start_talk("unix", move |daemon| talk(daemon, stream));
     }
+}
+
+/// Another door where ours was taken away: a runtime directory goes when its user logs out, and comes back.
+fn open_again(path: &Path) -> Option<UnixListener> {
+    let gone = path.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let made = || path.parent().is_some_and(|folder| lariat_sys::durable::make_folder(folder).is_ok());
+    (gone && made()).then(|| socket::listen(path).ok()).flatten()
 }
 
 impl Daemon {

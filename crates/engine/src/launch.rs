@@ -9,6 +9,7 @@
 //! A launch that dies before it has an id is an error with the agent's last
 //! words, and leaves no row behind.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use crate::start::{LaunchError, Started};
 use crate::after::{self, After};
 use crate::ask;
 use crate::claims::{self, Holder};
+use crate::elsewhere;
 use crate::evict;
 use crate::handle;
 use crate::launched::{self, Launched, Record};
@@ -81,6 +83,8 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     evict::forget(&evict::old(places, evict::retain(places), Some(&known.launched)));
     durable::begin_folder(&folder).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
+    let stores = Places::stores_of(&order.env);
+    let there = elsewhere::seen_from(question, adapter, &stores);
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
         let record = Record {
             launch: start::shim_launch(&folder, &handle, &program, &plan, &cwd, ask.headless, &order.after)?,
@@ -94,10 +98,21 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             kept: order.keep,
             prompted: ask.prompt.is_some(), // what is typed is known to have arrived
             worktree: order.worktree.clone(),
+            stores: Some(stores.clone()),
         };
         let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");
-        let start =
-            Start { question, adapter, folder, record, plan, env, generation: 1, verb, what: verb, again: false };
+        let start = Start {
+            question: &there,
+            adapter,
+            folder,
+            record,
+            plan,
+            env,
+            generation: 1,
+            verb,
+            what: verb,
+            again: false,
+        };
         start.run(begun, vec![lock])
     });
     let started = match started {
@@ -159,7 +174,7 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
             is_free(holders, warnings, cwd)?;
         }
         let max = order.max.or(most);
-        let running = max.map_or_else(Vec::new, |_| running(places, order.group.as_deref()));
+        let running = max.map_or_else(Vec::new, |_| running(question, order.group.as_deref()));
         let Some(max) = max.filter(|max| running.len() >= *max) else {
             return Ok(Entered { lock, known, handle, folder, begun });
         };
@@ -182,7 +197,8 @@ pub(crate) fn most(places: &Places) -> Result<Option<usize>, LaunchError> {
     match settings.warnings.first().filter(|_| settings.unread) {
         Some(warning) => {
             let path = warning.path.as_ref().map_or_else(String::new, |p| p.row());
-            Err(LaunchError::Claimed(format!("the settings cannot be read ({path}: {})", warning.error.row())))
+            let wrong = format!("{path}: {}", warning.error.row());
+            Err(LaunchError::Alive(format!("the settings may hold a limit and cannot be read: mend {wrong}")))
         }
         None => Ok(settings.max),
     }
@@ -205,13 +221,23 @@ fn is_free(holders: &[Holder], warnings: &[Warning], cwd: &Path) -> Result<(), L
     }
 }
 
-/// The agents that we launched and that live, or cannot be told to have ended.
-pub(crate) fn running(places: &Places, group: Option<&str>) -> Vec<u32> {
-    let all = launched::All::read(places);
+/// The agents that we launched and that live, or cannot be told to have ended: by what their shims started, and by
+/// what is seen of their sessions, which live on without the program that started them.
+pub(crate) fn running(question: &Question, group: Option<&str>) -> Vec<u32> {
+    let all = launched::All::read(&question.places);
     let sessions = all.by_id.into_values().chain(all.without_id);
     let counted = sessions.filter(|l| group.is_none() || l.record.group.as_deref() == group);
     let living = counted.filter(|l| !matches!(l.process(), Ok(None)));
-    living.filter_map(|l| Some(l.shim?.agent.pid)).collect()
+    let by_shim = living.filter_map(|l| Some((l.record.launch.handle, l.shim?.agent.pid)));
+    let mut running: BTreeMap<String, u32> = by_shim.collect();
+    let seen = list(Question { scope: Scope::Live, ..question.clone() });
+    for s in seen.listing.sessions.iter().filter(|s| s.live != Some(false)) {
+        let Some(handle) = s.handle.as_ref().filter(|_| group.is_none() || s.group.as_deref() == group) else {
+            continue;
+        };
+        running.entry(handle.clone()).or_insert_with(|| s.pid.unwrap_or_default());
+    }
+    running.into_values().collect()
 }
 
 /// Types the first prompt into a terminal, once its agent stands at its own prompt.

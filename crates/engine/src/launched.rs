@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use lariat_adapters::look::{Places, Sighting};
+use lariat_adapters::look::{Places, Sighting, Stores};
 use lariat_adapters::settings::Described;
 use lariat_adapters::{Adapter, Ask, described};
 use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Want, Warning, Witness};
@@ -71,6 +71,9 @@ pub struct Record {
     /// The worktree it was launched in, if one was made for it.
     #[serde(default)]
     pub worktree: Option<crate::worktree::Worktree>,
+    /// Where its agent was told to have its store; nothing in records of older versions.
+    #[serde(default)]
+    pub stores: Option<Stores>,
 }
 
 /// One launched session.

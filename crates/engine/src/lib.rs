@@ -22,6 +22,7 @@ pub mod claims;
 pub mod death;
 pub mod diff;
 pub mod doctor;
+mod elsewhere;
 pub mod evict;
 mod first;
 pub mod git;

@@ -18,6 +18,7 @@ use lariat_sys::scan::Table;
 
 use crate::acp::is_owned;
 use crate::ask;
+use crate::elsewhere;
 use crate::launched::{self, Record};
 use crate::one_row;
 use crate::records::{Wish, Wishes};
@@ -92,7 +93,7 @@ struct Shared {
     known: Arc<Known>,
     question: Question,
     settings: Settings,
-    table: Result<Table, String>,
+    table: Arc<Result<Table, String>>,
     now: Time,
     /// Until when this look waits for exits that are being written down.
     settling: OnceLock<Instant>,
@@ -108,6 +109,24 @@ impl Shared {
     /// Those that are asked.
     fn adapters(&self) -> Vec<&'static dyn Adapter> {
         self.question.agent.map_or_else(lariat_adapters::all, |only| lariat_adapters::named(only).into_iter().collect())
+    }
+
+    /// Stores of launched sessions that are not where we look, with what is looked at there.
+    fn elsewhere(&self) -> impl Iterator<Item = (&'static dyn Adapter, Arc<Shared>)> {
+        let asked = |adapter: &dyn Adapter| self.question.agent.is_none_or(|only| only == adapter.name());
+        let others = elsewhere::others(&self.question.places, &self.known.launched).into_iter();
+        others.filter(move |(adapter, _)| asked(*adapter)).map(|(adapter, places)| {
+            let there = Shared {
+                known: Arc::clone(&self.known),
+                question: Question { places, ..self.question.clone() },
+                settings: self.settings.clone(),
+                table: Arc::clone(&self.table),
+                now: self.now,
+                settling: OnceLock::new(),
+                write: self.write,
+            };
+            (adapter, Arc::new(there))
+        })
     }
 
     fn session(&self, agent: &'static str, sighting: Sighting) -> Box<Session> {
@@ -196,7 +215,7 @@ impl Shared {
             places: &self.question.places,
             settings: &self.settings,
             deadline: self.question.deadline,
-            table: self.table.as_ref().map_err(String::as_str),
+            table: (*self.table).as_ref().map_err(String::as_str),
             now: self.now,
             scope: self.question.scope,
             steps,
@@ -224,7 +243,7 @@ pub fn list_as_text(question: Question, write: Write) -> Answer {
 
 fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     let now = Time(clock::now_ms());
-    let table = Table::scan().map_err(|e| e.to_string());
+    let table = Arc::new(Table::scan().map_err(|e| e.to_string()));
     let deadline = question.deadline;
     let mut known = Known::read(&question.places);
     let settling = OnceLock::new();
@@ -255,7 +274,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     let ours =
         shared.known.wishes.warnings.iter().chain(&shared.known.launched.warnings).chain(&shared.settings.warnings);
     answer.listing.warnings.extend(ours.cloned());
-    if let Err(error) = &shared.table {
+    if let Err(error) = &*shared.table {
         answer.partial = true;
         answer.failed.push(("process", error.clone()));
         answer.listing.warnings.push(Warning {
@@ -267,12 +286,22 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     }
     let began = Instant::now();
     let looking: Vec<_> = shared.adapters().into_iter().map(|adapter| Looking::start(adapter, &shared)).collect();
-    for looking in looking {
-        let report = looking.wait(began, deadline).unwrap_or_else(|why| {
+    let besides: Vec<_> = shared.elsewhere().collect();
+    let besides: Vec<_> = besides.iter().map(|(adapter, there)| (Looking::start(*adapter, there), there)).collect();
+    let report = |looking: &Looking, shared: &Shared, answer: &mut Answer| {
+        looking.wait(began, deadline).unwrap_or_else(|why| {
             answer.partial = true;
             answer.failed.push((looking.adapter.name(), why.clone()));
-            without_store(looking.adapter, &shared, &why)
-        });
+            without_store(looking.adapter, shared, &why)
+        })
+    };
+    for looking in looking {
+        let report = report(&looking, &shared, &mut answer);
+        take(report, &mut answer);
+    }
+    for (looking, there) in besides {
+        let mut report = elsewhere::ours_of(report(&looking, there, &mut answer));
+        report.sessions.retain(|s| !answer.listing.sessions.iter().any(|known| known.id == s.id));
         take(report, &mut answer);
     }
     let running = shared.known.launched.by_id.values().filter(|l| l.exit.is_none());
@@ -280,7 +309,10 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     // Time alone tells when that is over.
     answer.unhinted |= shared.known.launched.by_id.values().any(|l| l.may_not_have_begun(now));
     shared.add_unrecorded(&mut answer);
-    one_row::of_both(&mut answer, shared.table.as_ref().ok());
+    one_row::of_both(&mut answer, (*shared.table).as_ref().ok());
+    // One process, one row: whom its shim has tied to a session is not without one.
+    let Listing { sessions, unbound, .. } = &mut answer.listing;
+    unbound.retain(|u| !sessions.iter().any(|s| s.pid == Some(u.pid)));
     // Adapters tell in the order of ids, so what is equal here has a fixed order too.
     answer.listing.sessions.sort_by_cached_key(|s| (s.status, Reverse(s.updated_at)));
     answer.lines.sort_by_cached_key(|l| (l.status, Reverse(l.updated_at)));

@@ -171,8 +171,9 @@ pub fn folder_name(id: &str) -> String {
 pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Result<()> {
     let name = handle.map_or_else(|| folder_name(&label.id), str::to_owned);
     let folder = places.state.join("sessions").join(name);
-    durable::make_folder(&folder)?;
-    durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes())
+    let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
+    durable::make_folder(&folder).map_err(at)?;
+    durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes()).map_err(at)
 }
 
 /// Stores a wish in the folder of a session that lariat launched.
@@ -272,7 +273,17 @@ pub fn tell(places: &Places, what: &str, id: &str, how: String) {
 /// Who asks.
 pub fn who() -> String {
     let name = |variable| std::env::var(variable).ok().filter(|n| !n.is_empty());
-    name("USER").or_else(|| name("LOGNAME")).unwrap_or_else(|| "unknown".into())
+    name("USER").or_else(|| name("LOGNAME")).unwrap_or_else(listed)
+}
+
+/// Who that is by the machine's own list of users; else the number.
+fn listed() -> String {
+    let user = crate::start::own_user().to_string();
+    let users = file::read_small(Path::new("/etc/passwd"), 1 << 20).unwrap_or_default();
+    let users = String::from_utf8_lossy(&users).into_owned();
+    let mut fields = users.lines().map(|line| line.splitn(4, ':'));
+    let found = fields.find_map(|mut f| f.next().filter(|_| f.nth(1) == Some(&user)));
+    found.map_or_else(|| format!("user {user}"), str::to_owned)
 }
 
 /// The journal, oldest first; lines that cannot be read are counted.

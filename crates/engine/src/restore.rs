@@ -101,7 +101,7 @@ pub fn restore(
     let mut done: Vec<(Box<Session>, Outcome)> = Vec::new();
     let mut failing: (usize, String) = (0, String::new());
     for step in plan.steps {
-        let full = max.filter(|max| running(&question.places, None).len() >= *max);
+        let full = max.filter(|max| running(question, None).len() >= *max);
         let outcome = match (full, &step.way) {
             _ if failing.0 >= BRAKE => {
                 Outcome::Left(format!("{BRAKE} in a row failed ({}), so the rest was left", failing.1))

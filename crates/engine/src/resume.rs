@@ -29,6 +29,7 @@ use crate::acp;
 use crate::after;
 use crate::ask;
 use crate::claims;
+use crate::elsewhere;
 use crate::handle;
 use crate::launch::{free, most, running};
 use crate::launched::{All, Launched, Record};
@@ -161,9 +162,10 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     if again.cut_off && !session.restorable {
         return Err(LaunchError::Alive(format!("{id} is not cut off any more: {}", session.reason.row())));
     }
-    let most = most(places)?.filter(|most| running(places, None).len() >= *most);
+    let most = most(places)?.filter(|most| running(question, None).len() >= *most);
     if let Some(max) = most {
-        return Err(LaunchError::Full { running: max, max, whose: String::new() });
+        let why = format!("{max} of at most {max} run already; end one, or set a larger `max` in the settings");
+        return Err(LaunchError::Alive(why));
     }
     let adapter = start::adapter(session.agent)?;
     let way = way(places, &session, launched.as_ref()).map_err(LaunchError::Impossible)?;
@@ -189,6 +191,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     // A new id has a count of its own.
     let goes_on = !again.fork && way == Way::Native;
     let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
+    let stores = elsewhere::goes_on_with(places, adapter, &session, launched.as_ref(), &again.env);
+    let there = elsewhere::seen_from(question, adapter, &stores);
     let mut asked = question_of(launched.as_ref(), again, way, &folder);
     (asked.command, asked.described) = (told.command, told.described);
     let what = if again.fork { "fork" } else { "resume" };
@@ -200,11 +204,12 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             },
             native_id: plan.native_id.clone(),
             prompted: asked.prompt.is_some(),
+            stores: Some(stores),
             ..record_of(adapter, launched.as_ref(), again, &asked)
         };
         let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
         let begun = start::begin(folder)?;
-        Start { question, adapter, folder, record, plan, env, generation, verb, what, again }
+        Start { question: &there, adapter, folder, record, plan, env, generation, verb, what, again }
             .run(begun, vec![guard, act, starting])
     });
     match started {
@@ -298,6 +303,7 @@ fn record_of(adapter: &'static dyn Adapter, launched: Option<&Launched>, again: 
         kept: false,
         prompted: false,
         worktree: None,
+        stores: None,
         created_at: Time(clock::now_ms()),
     };
     match before {

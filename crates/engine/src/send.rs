@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
 use lariat_core::{Session, State, Status};
-use lariat_shim::client::{Client, ClientError};
+use lariat_shim::client::{self, Client, ClientError};
 use lariat_shim::record;
 use lariat_shim::ring::Output;
 use lariat_shim::start::{self, StartError};
@@ -91,8 +91,8 @@ pub enum SendError {
     Io(#[from] io::Error),
 }
 
-/// Connects to a session's shim; if that was killed, another one takes over first.
-/// Of several that try that at once one succeeds, and its shim answers to all.
+/// Connects to a session's shim; if that was killed, another one takes over first, and if its door is gone, it opens
+/// another. Of several that try that at once one succeeds, and its shim answers to all.
 pub fn connect(launched: &Launched) -> Result<Client, SendError> {
     let socket = &launched.record.launch.socket;
     let began = Instant::now();
@@ -104,7 +104,10 @@ pub fn connect(launched: &Launched) -> Result<Client, SendError> {
         }
         match start::take_over(&std::env::current_exe()?, &launched.folder) {
             Ok(_) => return Ok(Client::connect(socket)?),
-            Err(StartError::Held(_)) if began.elapsed() < TAKING_OVER => std::thread::sleep(Duration::from_millis(10)),
+            Err(StartError::Held(_)) if began.elapsed() < TAKING_OVER => {
+                launched.shim.as_ref().map_or(Ok(()), client::knock)?;
+                std::thread::sleep(Duration::from_millis(10));
+            }
             Err(e) => return Err(e.into()),
         }
     }

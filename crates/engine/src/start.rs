@@ -20,7 +20,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::look::{Places, Scope, Stores};
 use lariat_adapters::settings::Settings;
 use lariat_adapters::{Adapter, Ask, Plan};
 use lariat_core::{Intent, Session, Time, Want, Witness};
@@ -44,6 +44,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::from_millis(700);
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
+/// One that by then has not shown which session it has is known by what it was asked.
+const UNHEARD: Duration = Duration::from_secs(3);
 /// How soon and how late one looks again whether it is there.
 const SOONEST: Duration = Duration::from_micros(100);
 const LATEST: Duration = Duration::from_millis(20);
@@ -172,7 +174,14 @@ pub fn told_of(places: &Places, agent: &str, mut ask: Ask) -> Ask {
 /// The directory, if it is one.
 pub fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
     let real = path.canonicalize().ok().filter(|p| p.is_dir());
-    real.ok_or_else(|| LaunchError::NoDirectory(path.to_owned()))
+    let real = real.ok_or_else(|| LaunchError::NoDirectory(path.to_owned()))?;
+    match real.to_str() {
+        Some(_) => Ok(real),
+        None => Err(LaunchError::Impossible(format!(
+            "{}: no agent is launched in a directory whose name is not UTF-8; rename it, or choose another --cwd",
+            real.display()
+        ))),
+    }
 }
 
 /// What the shim starts.
@@ -209,34 +218,44 @@ pub(crate) fn shim_launch(
 /// Where our sockets are: in the runtime directory, which only we may enter.
 pub fn sockets() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
-    match runtime {
-        Some(runtime) => runtime.join("lariat"),
-        None => std::env::temp_dir().join(format!("lariat-{}", own_user())),
-    }
+    runtime.map_or_else(without_runtime, |runtime| runtime.join("lariat"))
+}
+
+/// Where they are without one.
+fn without_runtime() -> PathBuf {
+    std::env::temp_dir().join(format!("lariat-{}", own_user()))
 }
 
 /// Where viewers connect.
 fn socket(handle: &str) -> Result<PathBuf, LaunchError> {
-    let folder = sockets();
-    durable::make_folder(&folder).map_err(files(&folder))?;
+    let mut folder = sockets();
+    // One that is named and cannot be made, as for a user who never logged in, is none.
+    if durable::make_folder(&folder).is_err() {
+        folder = without_runtime();
+        durable::make_folder(&folder).map_err(files(&folder))?;
+    }
     Ok(folder.join(format!("{handle}.sock")))
 }
 
-fn own_user() -> u32 {
+pub(crate) fn own_user() -> u32 {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata("/proc/self").map_or(0, |m| m.uid())
 }
 
 /// Our environment for the agent, without what names a session: a launch from
 /// within another session's tool is not part of that one.
-fn environment(needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
+///
+/// Its store is where it was when it was launched, whatever our own environment says now.
+fn environment(stores: &Stores, needed: &[(String, String)], more: &[(String, String)]) -> Vec<(OsString, OsString)> {
     let marks: Vec<String> = lariat_adapters::all().iter().flat_map(|a| a.marks("")).map(|(name, _)| name).collect();
     let is_mark = |name: &str| {
         marks.iter().any(|m| m == name) || matches!(name, "CLAUDE_PID" | "CODEX_TOOL_CALL_ID" | "OPENCODE_PID")
     };
-    let ours = std::env::vars_os()
-        .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"LARIAT_") && !name.to_str().is_some_and(is_mark));
-    ours.chain(needed.iter().chain(more).map(|(name, value)| (name.into(), value.into()))).collect()
+    let is_store = |name: &str| Places::STORES.contains(&name);
+    let is_not_ours = |name: &str| name.starts_with("LARIAT_") || is_mark(name) || is_store(name);
+    let ours = std::env::vars_os().filter(|(name, _)| !is_not_ours(&name.to_string_lossy()));
+    let told = stores.iter().chain(needed.iter().chain(more).map(|(name, value)| (name, value)));
+    ours.chain(told.map(|(name, value)| (name.into(), value.into()))).collect()
 }
 
 /// Begins the shim of a folder, which may not be there yet.
@@ -287,7 +306,8 @@ impl Start<'_> {
         let launch = &self.record.launch;
         // Some believe this before where they stand.
         self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
-        let env = environment(&self.plan.env, self.env);
+        let stores = self.record.stores.clone().unwrap_or_default();
+        let env = environment(&stores, &self.plan.env, self.env);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
         let running = first.and_then(|()| Ok(begun.go(&env)?))?;
         let agent = running.agent.clone();
@@ -336,6 +356,7 @@ impl Start<'_> {
         loop {
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(agent));
+            let id = id.or_else(|| (clock.elapsed() > UNHEARD).then(|| self.told_back(began)).flatten());
             let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, ended.is_some()));
             let patience = match self.adapter.is_spoken_for() {
                 true => PATIENCE, // who speaks for it says when it is there
@@ -410,6 +431,21 @@ impl Start<'_> {
             let mine = sessions.find(|s| s.agent == self.adapter.name() && s.pid == pid && s.start == start);
             mine.map(|s| s.native_id.raw().to_owned())
         })
+    }
+
+    /// The one session that began where it stands, since it was started, with the very words that it was given: of
+    /// an agent that shows by nothing else which one it has. Another agent there would have kept us from starting it.
+    fn told_back(&self, began: Time) -> Option<String> {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").trim_matches('"').to_owned();
+        let given = self.record.ask.prompt.as_deref().map(plain).filter(|_| self.record.prompted)?;
+        let answer = list(Question { scope: Scope::All, agent: Some(self.adapter.name()), ..self.question.clone() });
+        let cwd = self.record.launch.cwd.to_str();
+        let mut sessions = answer.listing.sessions.iter().filter(|s| {
+            let here = s.cwd.as_ref().map(|c| c.raw()) == cwd && s.handle.is_none() && s.pid.is_none();
+            here && s.started_at >= Some(began) && s.prompt.as_ref().is_some_and(|p| plain(p.raw()) == given)
+        });
+        let only = sessions.next().filter(|_| sessions.next().is_none())?;
+        Some(only.native_id.raw().to_owned())
     }
 
     fn wish(&self, native_id: &str, agent: Option<&Process>) -> Wish {

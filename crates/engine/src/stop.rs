@@ -85,7 +85,8 @@ pub enum StopError {
     /// The wish could not be stored.
     #[error(
         "the wish to {0} it could not be made durable ({1}), so nothing was signalled; \
-         --force goes ahead, and a crash of lariat meanwhile may then leave it running"
+         --force goes ahead without it: then a crash of lariat meanwhile may leave it running, \
+         and `lariat restore` may offer to bring it back"
     )]
     NotDurable(&'static str, io::Error),
     /// The process table could not be read.
@@ -99,8 +100,26 @@ pub enum StopError {
     Gateway(String),
 }
 
-/// Ends a session. `others` are all sessions: what belongs to them is spared.
-pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &How) -> Result<Outcome, StopError> {
+/// Ends a session. `others` are all sessions: what belongs to them is spared. Besides, why the wish is not on
+/// record, if it was carried out all the same.
+pub fn stop(
+    places: &Places,
+    session: &Session,
+    others: &[Box<Session>],
+    how: &How,
+) -> (Result<Outcome, StopError>, Option<io::Error>) {
+    let mut unrecorded = None;
+    let outcome = wish_and_end(places, session, others, how, &mut unrecorded);
+    (outcome, unrecorded)
+}
+
+fn wish_and_end(
+    places: &Places,
+    session: &Session,
+    others: &[Box<Session>],
+    how: &How,
+    unrecorded: &mut Option<io::Error>,
+) -> Result<Outcome, StopError> {
     let locks = Locks::of(places, session.handle.as_deref(), session.id.raw());
     let act = locks.as_ref().map_err(copy).and_then(Locks::act);
     if let (Err(e), false) = (&act, how.force) {
@@ -162,10 +181,10 @@ pub fn stop(places: &Places, session: &Session, others: &[Box<Session>], how: &H
     }
     let folder = launched.as_ref().map(|l| l.folder.clone());
     let stored = folder.map_or_else(|| records::put(places, &wish), |folder| records::put_in(&folder, &wish));
-    if let Err(e) = stored
-        && !how.force
-    {
-        return Err(StopError::NotDurable(how.verb(), e));
+    match stored {
+        Err(e) if how.force => *unrecorded = Some(e),
+        Err(e) => return Err(StopError::NotDurable(how.verb(), e)),
+        Ok(()) => {}
     }
     point("stop.wished");
     // Until all are gone nobody starts it again: its mark would make the new one part
@@ -262,7 +281,9 @@ fn end(
     if ended.survivors.is_empty() && matches!(root.is_alive(), Ok(true)) {
         ended.survivors.push(Survivor { pid: root.pid, comm: session.agent.to_owned() });
     }
-    Ok(if ended.survivors.is_empty() { Outcome::Ended(ended.gone) } else { Outcome::Survived(ended.survivors) })
+    // Somebody else may have ended it at the same time: it was this one that was seen gone.
+    let gone = if ended.gone.is_empty() { vec![root.pid] } else { ended.gone };
+    Ok(if ended.survivors.is_empty() { Outcome::Ended(gone) } else { Outcome::Survived(ended.survivors) })
 }
 
 /// Ends what a launched session left behind that is itself gone.

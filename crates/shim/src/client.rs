@@ -14,9 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use lariat_sys::durable;
+use lariat_sys::process::Identity;
 use rustix::buffer::spare_capacity;
 
-use crate::record::Exit;
+use crate::record::{Exit, Shim};
 use crate::socket::{self, SocketError};
 use crate::wire::{self, Attach, Front, HEADER, Hello, Kind, Size, Status};
 
@@ -67,6 +69,15 @@ impl ClientError {
     pub fn is_silent(&self) -> bool {
         matches!(self, ClientError::Socket(SocketError::Silent(_)))
     }
+}
+
+/// Has a shim open its door again, if the door is gone: whatever clears runtime directories cares for no shim that
+/// lives on. The signal is one that no shim of any version dies of.
+pub fn knock(shim: &Shim) -> io::Result<()> {
+    let gone = shim.socket.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let Some((_, pidfd)) = Identity::from(shim.shim.clone()).here()?.filter(|_| gone) else { return Ok(()) };
+    shim.socket.parent().map_or(Ok(()), durable::make_folder)?;
+    Ok(rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::CHILD)?)
 }
 
 impl Client {

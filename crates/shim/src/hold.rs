@@ -7,7 +7,7 @@
 //! | readable | then |
 //! |---|---|
 //! | the agent's pidfd | it has ended: the loop is over |
-//! | a child's end | it is reaped: orphans of the agent come to us |
+//! | a child's end | it is reaped: orphans of the agent come to us; and the door is opened anew if it is gone |
 //! | the keeper's pidfd | it is dead: another is made |
 //! | the terminal | bytes go to the ring and to every viewer at the end of it |
 //! | the door | a viewer comes in, if it is our user |
@@ -131,6 +131,7 @@ impl<'a> Hold<'a> {
             if woken.children {
                 self.children.clear();
                 reaped = reaped.or(self.agent.reap());
+                self.stand_open();
             }
             if woken.agent {
                 return Ok(self.agent.end(reaped));
@@ -397,12 +398,36 @@ impl<'a> Hold<'a> {
         }
     }
 
+    /// Opens the door again, and has a keeper that can be reached, if what leads there was taken away: a runtime
+    /// directory goes when its user logs out. Who finds no door sends us `SIGCHLD` ([`crate::client::knock`]).
+    fn stand_open(&mut self) {
+        let gone = |path: &Path| path.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        if gone(&self.launch.socket)
+            && let Ok(door) = socket::listen(&self.launch.socket)
+        {
+            (self.door, self.shut_until) = (door, None);
+        }
+        if self.keeper.is_some()
+            && gone(&socket::keeper_path(&self.launch.socket))
+            && let Ok(keeper) = Keeper::start(self.folder, &self.launch.socket, self.agent)
+        {
+            // First the new one: at no time are we alone.
+            let before = self.keeper.replace(keeper);
+            self.tell_of_keeper();
+            before.iter().for_each(crate::dismiss);
+        }
+    }
+
     fn replace_keeper(&mut self) {
         self.keeper = None;
         self.keepers += 1;
         if self.keepers <= KEEPERS {
             self.keeper = Keeper::start(self.folder, &self.launch.socket, self.agent).ok();
         }
+        self.tell_of_keeper();
+    }
+
+    fn tell_of_keeper(&mut self) {
         self.record.keeper = self.keeper.as_ref().map(|k| k.process.clone());
         let _ = record::put(self.folder, record::SHIM, &self.record); // only a hint for who takes over
     }

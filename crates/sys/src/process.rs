@@ -248,6 +248,9 @@ pub struct Stat {
     pub threads: u64,
     /// Start, in clock ticks since boot.
     pub start: u64,
+    /// The signals that its first thread has not taken yet. One that ends all threads is here for each of them, as
+    /// `SIGKILL`, whatever it was.
+    pub pending: u64,
 }
 
 impl Stat {
@@ -269,7 +272,17 @@ impl Stat {
         let flags = fields.nth(4)?.parse().ok()?;
         let threads = fields.nth(10)?.parse().ok()?;
         let start = fields.nth(1)?.parse().ok()?;
-        Some(Stat { comm, state, ppid, flags, threads, start })
+        let pending = fields.nth(8).and_then(|f| f.parse().ok()).unwrap_or(0);
+        Some(Stat { comm, state, ppid, flags, threads, start, pending })
+    }
+
+    /// It will run nothing more of its program: it was killed and had no turn on a processor since, or it is on its
+    /// way out. One that waits for a disk or a server may stay like that for ever.
+    pub fn is_doomed(&self) -> bool {
+        const EXITING: u64 = 0x4;
+        const KILL: u64 = 1 << (9 - 1);
+        let soon = self.state != b'D';
+        self.is_ending() || soon && (self.flags & EXITING != 0 || self.pending & KILL != 0)
     }
 
     /// Its first thread has ended, and others are left: most likely it is dying this moment. Its files, arguments
@@ -397,6 +410,12 @@ mod tests {
     fn a_name_may_hold_anything() {
         let stat = Stat::parse(b"7 (a) S (b) c) Z 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 81703 1 2").unwrap();
         assert_eq!((stat.comm.as_str(), stat.ppid, stat.start, stat.is_dead()), ("a) S (b) c", 3, 81703, true));
+        assert!(!stat.is_doomed());
+        let killed = b"7 (a) S 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 81703 1 2 3 4 5 6 7 8 256 0 0 0 0";
+        assert!(Stat::parse(killed).unwrap().is_doomed());
+        assert!(!Stat { state: b'D', ..Stat::parse(killed).unwrap() }.is_doomed());
+        let leaving = b"7 (a) R 3 7 7 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0 81703 1 2 3 4 5 6 7 8 0 0 0 0 0";
+        assert!(Stat::parse(leaving).unwrap().is_doomed());
         assert_eq!(Stat::parse(b"7 (x"), None);
         assert_eq!(Stat::parse(b""), None);
     }

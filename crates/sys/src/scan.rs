@@ -186,8 +186,9 @@ fn read_one(
     patience: &mut Duration,
 ) -> io::Result<Option<Process>> {
     let mut stat = read_stat(proc, pid, buffer)?;
-    if stat.is_ending() && !patience.is_zero() {
-        // It neither runs nor is gone, and shows nothing of itself: a moment later it can be told.
+    if stat.is_doomed() && !stat.is_dead() && !patience.is_zero() {
+        // It neither runs nor is gone: a moment later it can be told. On a busy machine one that was killed may stand
+        // there for a while as if nothing had happened.
         let began = Instant::now();
         process::wait_exit(&process::Identity::open(pid)?.1, *patience)?;
         *patience = patience.saturating_sub(began.elapsed());
@@ -259,5 +260,24 @@ mod tests {
     fn nobody_is_nobody() {
         assert!(look(u32::MAX / 4).unwrap().is_none());
         assert!(look(std::process::id()).unwrap().is_some());
+    }
+
+    /// Both share one processor, so that whoever is killed has had no turn since.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a process to kill")]
+    fn whoever_was_killed_is_gone_at_the_next_look() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+        let before = sched_getaffinity(None).unwrap();
+        let mut one = CpuSet::new();
+        one.set(sched_getcpu());
+        sched_setaffinity(None, &one).unwrap();
+        for _ in 0..100 {
+            let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+            assert!(look(child.id()).unwrap().is_some());
+            child.kill().unwrap();
+            assert!(look(child.id()).unwrap().is_none());
+            child.wait().unwrap();
+        }
+        sched_setaffinity(None, &before).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! Which process works on which session.
 //!
 //! By the process's own lines in the shared log (see [`super::log`]), which name
-//! every session it made or ran a turn of; by the id in its arguments (`-s ID`),
-//! for one that has named none yet. A terminal may run turns of several sessions
+//! every session it made or ran a turn of; by the id in its arguments (`-s ID`), or by that
+//! it was launched for, for one that has named none yet. A terminal may run turns of several sessions
 //! at once, and a server of any number: those whose open turn it began are its
 //! own, and for a terminal the one that it named last.
 
@@ -62,6 +62,7 @@ pub fn agents(look: &Look<'_>) -> Vec<Agent> {
         let words: Vec<&str> = process.arguments().skip(role.run.arguments).collect();
         let forks = words.contains(&"--fork");
         let argued = ap::flag(&words, &["-s", "--session"]).filter(|id| is_id(id) && !forks).map(str::to_owned);
+        let argued = argued.or_else(|| ap::launched_for(look.places, &process));
         let heard = log::heard(process.pid, ap::started(&process).0, &logs);
         let named = argued.is_some() || heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
         let told = words.iter().any(|w| matches!(*w, "-c" | "--continue"));

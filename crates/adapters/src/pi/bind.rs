@@ -2,7 +2,8 @@
 //!
 //! Pi overwrites its arguments and keeps no file open. What ties a process to a session is its own
 //! word, by the extension that lariat launches it with, or the session's file in the environment of
-//! a tool it runs (1.5). Any other Pi is told as what it is, and may be any session of its directory.
+//! a tool it runs (1.5); of one that lariat launched and that says nothing, the session it was launched for. Any other
+//! Pi is told as what it is, and may be any session of its directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -31,10 +32,11 @@ pub struct Hold {
 /// Holders by the session's file, which need not be written yet.
 pub type Held = HashMap<PathBuf, Hold>;
 
-/// Finds the sessions that processes hold; the others become unbound.
-pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Held {
-    let mut held = Held::new();
-    let Ok(table) = look.table else { return held };
+/// Finds the sessions that processes hold, by file, and by id alone where that is all there is; the others become
+/// unbound.
+pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> (Held, Vec<Hold>) {
+    let (mut held, mut by_id) = (Held::new(), Vec::new());
+    let Ok(table) = look.table else { return (held, by_id) };
     let agents = table.iter().filter_map(|p| runs(p).map(|run| (p.clone(), run))).filter(|(p, _)| uses_store(look, p));
     let agents = ap::genuine(agents.collect(), table, |p| runs(p).is_some());
     let processes: Vec<&Process> = agents.iter().map(|(p, _)| p).collect();
@@ -46,11 +48,24 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Held {
             Some((file, hold)) if !held.contains_key(&file) => {
                 held.insert(file, hold);
             }
+            None => match by_launch(look, &process) {
+                Some(hold) => by_id.push(hold),
+                None => unbound.push((process, run)),
+            },
             _ => unbound.push((process, run)),
         }
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
-    held
+    (held, by_id)
+}
+
+/// What lariat launched this very process for. A nested one has the same mark, and is another process.
+fn by_launch(look: &Look<'_>, process: &Process) -> Option<Hold> {
+    let id = ap::launched_for(look.places, process).filter(|id| !id.contains('@'))?;
+    let by = "lariat launched it for this session, and it says nothing else";
+    let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
+        .from(format!("/proc/{}/environ", process.pid));
+    Some(Hold { bond: Bond { process: process.clone(), evidence }, id, word: None })
 }
 
 /// Whether a process keeps its sessions where we look.
@@ -105,7 +120,7 @@ fn by_child(table: &Table, parent: &Process) -> Option<(PathBuf, Hold)> {
 /// What the processes alone tell, when the store does not answer.
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
-    let held = bind(look, &mut report, Some(why));
-    held.into_values().for_each(|hold| report.add((look.judge)(NAME, hold.bond.unread(hold.id, why))));
+    let (held, by_id) = bind(look, &mut report, Some(why));
+    held.into_values().chain(by_id).for_each(|hold| report.add((look.judge)(NAME, hold.bond.unread(hold.id, why))));
     report
 }

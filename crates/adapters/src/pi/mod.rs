@@ -18,19 +18,38 @@ pub mod talk;
 use std::path::{Path, PathBuf};
 
 use lariat_core::Warning;
+use lariat_sys::file;
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
 
 use crate::agent_process as ap;
+use crate::json::Doc;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
-use crate::{Adapter, Ask, Beside, LONGEST_ARGUMENT, Past, Plan};
+use crate::{Adapter, Ask, Beside, LONGEST_ARGUMENT, Past, Plan, new_uuid};
 
 /// The agent's name.
 pub const NAME: &str = "pi";
 
 /// What a launched Pi tells lariat with.
 const EXTENSION: &str = include_str!("extension.js");
+
+/// Arguments by which a person says which session it shall have.
+const SESSION: [&str; 7] = ["--session", "--continue", "--resume", "--fork", "--no-session", "-c", "-r"];
+
+/// Whether the Pi that would be started takes an id: those before 1.0 do not, and say so in what stands beside their
+/// program.
+fn takes_ids() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = std::env::split_paths(&path).map(|folder| folder.join(NAME)).find_map(|p| p.canonicalize().ok());
+    let mut beside = program.iter().flat_map(|p| p.ancestors().skip(1).take(3)).filter_map(|folder| {
+        let text = file::read_small(&folder.join("package.json"), 1 << 20).ok()?;
+        let doc = Doc::parse(&text, |_, key| matches!(key, b"name" | b"version"), 256).ok()?;
+        doc.root().get("name").some_str().filter(|name| name.ends_with("pi-coding-agent"))?;
+        doc.root().get("version").some_str().map(str::to_owned)
+    });
+    beside.next().is_none_or(|version| !version.starts_with("0."))
+}
 
 /// How a process runs Pi: under the name it gives itself, or, in its first moment, as a script.
 fn runs(process: &Process) -> Option<ap::Run> {
@@ -60,8 +79,8 @@ impl Adapter for Pi {
     fn observe(&self, look: &Look<'_>) -> Report {
         lariat_sys::point::point("pi.observe");
         let mut report = Report::default();
-        let held = bind::bind(look, &mut report, None);
-        sessions::tell(look, held, &mut report);
+        let (held, by_id) = bind::bind(look, &mut report, None);
+        sessions::tell(look, held, by_id, &mut report);
         report.watch.push(self.store(look.places));
         report
     }
@@ -70,8 +89,13 @@ impl Adapter for Pi {
         bind::by_processes(look, why)
     }
 
+    /// Under an id of ours, if this Pi takes one and nobody said which session it shall have.
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
-        plan(Vec::new(), None, ask)
+        if !takes_ids() || ask.arguments.iter().any(|a| SESSION.iter().any(|flag| a.starts_with(flag))) {
+            return plan(Vec::new(), None, ask);
+        }
+        let id = new_uuid().map_err(|e| format!("no random id: {e}"))?;
+        plan(vec!["--session-id".to_owned(), id.clone()], Some(id), ask)
     }
 
     /// By the path of its file: an id may fit another project's session.
@@ -155,18 +179,19 @@ mod tests {
 
     #[test]
     fn nothing_in_a_prompt_is_taken_for_an_option_or_a_file() {
-        let plan = Pi.start(&ask(Some("--no-session @file"), true)).unwrap();
+        let new = |prompt: Option<&str>, headless| plan(Vec::new(), None, &ask(prompt, headless));
+        let plan = new(Some("--no-session @file"), true).unwrap();
         assert_eq!(
             (plan.arguments, plan.input.as_deref()),
             (vec!["--mode".into(), "json".into()], Some("--no-session @file"))
         );
         for prompt in ["-x", "--session-id y", "@/etc/passwd"] {
-            let plan = Pi.start(&ask(Some(prompt), false)).unwrap();
+            let plan = new(Some(prompt), false).unwrap();
             assert_eq!(plan.arguments, [format!(" {prompt}")]);
             assert_eq!(plan.input, None);
         }
-        assert!(Pi.start(&ask(None, true)).is_err());
-        assert!(Pi.start(&ask(Some(&"x".repeat(LONGEST_ARGUMENT + 1)), false)).is_err());
+        assert!(new(None, true).is_err());
+        assert!(new(Some(&"x".repeat(LONGEST_ARGUMENT + 1)), false).is_err());
     }
 
     #[test]

@@ -42,7 +42,7 @@ struct Stored {
 type Read = Result<Box<Reading<Transcript>>, String>;
 
 /// Tells of every session, held or not.
-pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
+pub fn tell(look: &Look<'_>, held: Held, by_id: Vec<Hold>, report: &mut Report) {
     let mut stored = files(look, report);
     let mut held = by_listed_path(held, &stored);
     report.watch.extend(held.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
@@ -53,10 +53,11 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
     let listed = stored.len();
     // One whose name does not tell its id, or tells one that another has, must be opened to be named.
-    stored.retain(|s| everyone || held.contains_key(&s.file.path) || s.named.as_ref().is_none_or(|id| names[id] > 1));
+    let is_held = |s: &Stored| held.contains_key(&s.file.path) || by_id.iter().any(|h| s.named.as_ref() == Some(&h.id));
+    stored.retain(|s| everyone || is_held(s) || s.named.as_ref().is_none_or(|id| names[id] > 1));
     report.hidden += listed - stored.len();
     for s in &mut stored {
-        if held.contains_key(&s.file.path) {
+        if is_held(s) {
             s.file.whole = true;
             report.watch.extend(s.file.path.parent().map(Path::to_owned));
         }
@@ -71,6 +72,12 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
             Err(e) => Some(e.clone()).filter(|_| s.file.key.inode != 0), // else warned of when it was found
         };
         report.warnings.extend(error.map(|e| warning(look, &s.file.path, e)));
+    }
+    // What is not written yet is told by whoever launched it.
+    for hold in by_id {
+        if let Some(s) = seen.iter().find(|s| s.id == hold.id) {
+            held.entry(s.file.path.clone()).or_insert(hold);
+        }
     }
     // Held, and not written yet: before its first reply (0.73) or prompt (1.5).
     let written: HashSet<&Path> = seen.iter().map(|s| s.file.path.as_path()).collect();

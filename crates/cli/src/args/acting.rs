@@ -55,8 +55,8 @@ pub struct Launch {
     /// How many launched sessions may run at once (of the group, with --group)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max: Option<u32>,
-    /// Wait while as many run as may
-    #[arg(long, requires = "max")]
+    /// Wait while as many run as may, by --max or by the settings
+    #[arg(long)]
     pub queue: bool,
     /// Bring it back after a crash or reboot without asking
     #[arg(long)]

@@ -19,6 +19,7 @@ use lariat_daemon::place::{self, Place};
 use lariat_daemon::verb::TELL_SEEN;
 use lariat_daemon::{DaemonError, Options, VERB, log, watching};
 use lariat_engine::list::Answer;
+use lariat_protocol::client::ClientError;
 use lariat_sys::{file, spawn};
 use serde_json::Value;
 
@@ -129,21 +130,26 @@ fn stop(places: &Places, place: &Place, out: &mut Out) -> Done {
     if place.is_free() {
         return told(out, "absent", format_args!("no daemon runs"));
     }
-    match place.connect(places) {
-        Ok(client) => {
+    match place.find(places).map_err(unreached)? {
+        Some(client) => {
             client.stop()?;
             place.wait_until_free()?;
             told(out, "stopped", format_args!("the daemon is stopped; every agent goes on"))
         }
-        Err(e) if e.is_absent() => told(out, "absent", format_args!("no daemon runs")),
-        Err(e) => Err(e.into()),
+        None => told(out, "absent", format_args!("no daemon runs")),
     }
 }
 
+/// There is one, by its lock, and it does not listen where we look for it.
+fn unreached(e: ClientError) -> Failure {
+    let hint = if e.is_absent() { "; a daemon runs, and was started with another XDG_RUNTIME_DIR" } else { "" };
+    anyhow::anyhow!("{e}{hint}").into()
+}
+
 fn status(places: &Places, place: &Place, out: &mut Out) -> Done {
-    let status = match place.connect(places) {
-        Ok(mut client) => client.status()?,
-        Err(e) if e.is_absent() => {
+    let status = match place.find(places).map_err(unreached)? {
+        Some(mut client) => client.status()?,
+        None => {
             if out.json {
                 out.json(&serde_json::json!({"schema": 1, "running": false}))?;
             } else {
@@ -151,7 +157,6 @@ fn status(places: &Places, place: &Place, out: &mut Out) -> Done {
             }
             return Ok(1);
         }
-        Err(e) => return Err(e.into()),
     };
     if out.json {
         out.json(&status)?;

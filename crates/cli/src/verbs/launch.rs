@@ -96,6 +96,18 @@ pub fn failure(error: LaunchError) -> Failure {
     }
 }
 
+/// All of standard input, which must be text.
+pub fn read_input() -> Result<String, Failure> {
+    let mut text = String::new();
+    match std::io::stdin().read_to_string(&mut text) {
+        Ok(_) => Ok(text),
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+            Err(Failure::Usage("what standard input gave is not UTF-8 text".into()))
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// The prompt: as given, from standard input for `-`, with files before it.
 fn prompt(args: &Launch) -> Result<Option<String>, Failure> {
     let mut text = String::new();
@@ -104,9 +116,7 @@ fn prompt(args: &Launch) -> Result<Option<String>, Failure> {
         text.push_str(&format!("{}:\n{content}\n\n", file.display()));
     }
     match args.prompt.as_deref() {
-        Some("-") => {
-            std::io::stdin().read_to_string(&mut text)?;
-        }
+        Some("-") => text.push_str(&read_input()?),
         Some(prompt) => text.push_str(prompt),
         None => {}
     }

@@ -41,7 +41,7 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
             let next = page(&mut answer, args.after.as_deref(), limit as usize);
             out.listing_page(&answer.listing, next.as_ref())?;
         }
-        _ => show(&answer, out)?,
+        _ => show(&answer, is_narrowed(args), out)?,
     }
     answer.saving.clear(); // what was read is written down by now
     std::mem::forget(answer); // the process ends now: freeing ten thousand rows is for nobody
@@ -100,7 +100,12 @@ fn page(answer: &mut Answer, after: Option<&str>, limit: usize) -> Option<Untrus
     sessions.last().filter(|_| more).map(|s| s.id.clone())
 }
 
-fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
+/// Whether only some of what is here was asked for.
+fn is_narrowed(args: &Ls) -> bool {
+    args.agent.is_some() || !args.status.is_empty() || args.group.is_some() || args.host.is_some()
+}
+
+fn show(answer: &Answer, narrowed: bool, out: &mut Out) -> Result<(), Failure> {
     let listing = &answer.listing;
     if out.json {
         return out.listing(listing, &answer.lines);
@@ -122,6 +127,7 @@ fn show(answer: &Answer, out: &mut Out) -> Result<(), Failure> {
         })?;
     }
     match (nothing, hidden) {
+        (true, _) if narrowed => out.line("None of these is here now; `lariat ls -a` lists all there is.")?,
         (true, 0) => out.line("No agents here. Start claude or codex in a terminal and look again.")?,
         (true, n) => out.line(format_args!("No agent runs here now. {n} ended: lariat ls -a"))?,
         (false, 0) => {}
@@ -143,7 +149,7 @@ fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
         if out.is_terminal() && !out.json {
             out.raw("\x1b[H\x1b[2J\x1b[3J")?;
         }
-        show(&answer, out)?;
+        show(&answer, is_narrowed(args), out)?;
         out.flush()?;
         answer = loop {
             let next = next(&answer, &mut look, None)?;

@@ -5,6 +5,7 @@ use lariat_adapters::settings::{Restore as Policy, Settings};
 use lariat_core::{Session, Untrusted};
 use lariat_engine::after;
 use lariat_engine::restore::{self, Outcome, Plan};
+use lariat_engine::{list, stop};
 use lariat_sys::durable;
 use serde::Serialize;
 
@@ -57,6 +58,10 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
     let policy = Settings::read(&question.places).restore;
     if args.auto && policy == Policy::Never {
         return Ok(0);
+    }
+    if args.yes {
+        // It acts, so it finishes what was cut short, whatever the plan is.
+        stop::finish(&question.places, &list(question.clone()).listing.sessions);
     }
     let plan = restore::plan(&question, args.kept || args.auto && policy == Policy::Ask);
     let partial = if plan.partial { 5 } else { 0 };

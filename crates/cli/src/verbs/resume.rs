@@ -1,7 +1,5 @@
 //! `lariat resume` and `fork`: an ended session goes on, or a copy of it does.
 
-use std::io::Read as _;
-
 use lariat_adapters::look::Scope;
 use lariat_engine::resume::{Again, GO_ON, Way, resume};
 use serde::Serialize;
@@ -27,8 +25,7 @@ struct Told<'a> {
 pub fn run(args: &Resume, fork: bool, common: &Common, out: &mut Out) -> Done {
     let mut message = args.message.join(" ");
     if message == "-" {
-        message.clear();
-        std::io::stdin().read_to_string(&mut message)?;
+        message = launch::read_input()?;
     }
     let again = Again {
         message: Some(message).filter(|m| !m.trim().is_empty()),

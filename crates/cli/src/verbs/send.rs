@@ -1,7 +1,5 @@
 //! `lariat send`: a prompt that is known to have arrived.
 
-use std::io::Read as _;
-
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
 use lariat_core::{Fact, Session, Status, Turn, Untrusted};
@@ -14,7 +12,7 @@ use serde::Serialize;
 use crate::Done;
 use crate::args::{Common, Send};
 use crate::output::{Failure, Out, complain};
-use crate::verbs::{attach, find, ls, question};
+use crate::verbs::{attach, find, launch, ls, question};
 
 #[derive(Serialize)]
 struct Told<'a> {
@@ -28,8 +26,7 @@ struct Told<'a> {
 pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     let mut text = args.text.join(" ");
     if text == "-" {
-        text.clear();
-        std::io::stdin().read_to_string(&mut text)?;
+        text = launch::read_input()?;
     }
     if text.trim().is_empty() {
         return Err(Failure::Usage("nothing to send".into()));

@@ -61,12 +61,20 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
         worst = 5;
     }
     for session in targets {
-        let outcome = stop::stop(&places, session, sessions, &how);
+        let (outcome, unrecorded) = stop::stop(&places, session, sessions, &how);
         worst = worst.max(code(&outcome));
-        let gone = matches!(outcome, Ok(Outcome::Ended(_) | Outcome::AlreadyGone));
+        let gone = matches!(outcome, Ok(Outcome::Ended(_) | Outcome::Swept(_) | Outcome::AlreadyGone));
         let removed = if args.clean { worktree::after_end(common, session, gone) } else { None };
         worst = worst.max(removed.as_ref().map_or(0, worktree::Removed::code));
-        tell(session, outcome, removed, out)?;
+        // Only of what was done: a refusal says so itself.
+        let unrecorded = unrecorded.filter(|_| outcome.is_ok()).map(|e| {
+            format!(
+                "that a person asked for it is not on record ({e}), so `lariat restore` may offer to bring it back: \
+                 `lariat {verb} {}` again when that can be written",
+                session.id.row()
+            )
+        });
+        tell(session, outcome, unrecorded, removed, out)?;
         out.flush()?;
     }
     warn(&answer.listing.warnings);
@@ -139,6 +147,7 @@ fn code(outcome: &Result<Outcome, StopError>) -> u8 {
 fn tell(
     session: &Session,
     outcome: Result<Outcome, StopError>,
+    unrecorded: Option<String>,
     removed: Option<worktree::Removed>,
     out: &mut Out,
 ) -> Result<(), Failure> {
@@ -148,6 +157,10 @@ fn tell(
         Ok(Outcome::Unknown(why) | Outcome::Refused(why)) => Some(why.clone()),
         Ok(_) => None,
     };
+    if let Some(unrecorded) = &unrecorded {
+        complain(format_args!("warning: {unrecorded}"));
+    }
+    let reason = reason.or(unrecorded);
     if out.json {
         let ended = match &outcome {
             Ok(Outcome::Ended(pids) | Outcome::Swept(pids)) => pids.clone(),

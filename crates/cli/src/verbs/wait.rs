@@ -24,11 +24,13 @@ pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
             complain("lariat: it has ended and left no record");
             return Ok(0);
         }
-        let reached: Vec<Option<&Session>> =
-            ids.iter().map(|id| found(id).filter(|s| there(s, args.until)).map(|s| &**s)).collect();
-        let enough = if args.any { reached.iter().any(Option::is_some) } else { reached.iter().all(Option::is_some) };
-        if enough {
-            let sessions: Vec<&Session> = reached.into_iter().flatten().collect();
+        let is_there = |id: &String| match found(id) {
+            Some(session) => there(session, args.until),
+            None => !answer.partial,
+        };
+        if if args.any { ids.iter().any(is_there) } else { ids.iter().all(is_there) } {
+            let sessions: Vec<&Session> =
+                ids.iter().filter(|id| is_there(id)).filter_map(found).map(|s| &**s).collect();
             for session in &sessions {
                 status::brief(session, answer.listing.at, out)?;
             }

@@ -225,7 +225,7 @@ impl Answer {
     /// The answer as text, without the moment it was given.
     pub fn timeless(&self) -> String {
         let at = self.json["at"].as_str().expect("a moment");
-        self.text.replace(&format!("\"{at}\""), "\"NOW\"")
+        self.text.replacen(&format!("\"at\":\"{at}\""), "\"at\":\"NOW\"", 1) // of others it may be the moment too
     }
 }
 

@@ -438,3 +438,49 @@ fn claims_that_cannot_be_read_let_nobody_in() {
     fs::remove_file(&claims).expect("it is gone");
     launch(&sandbox, &["claude"]);
 }
+
+#[test]
+fn what_a_refusal_advises_can_be_done() {
+    let sandbox = with_agents("advice");
+    let settings = sandbox.home().join(".config/lariat/config.toml");
+    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    fs::write(&settings, "max = 1\n").expect("settings");
+    let (one, two) = (sandbox.project("one"), sandbox.project("two"));
+    let ended = launch(&sandbox, &["claude", "--cwd", two.to_str().expect("UTF-8")]);
+    let ended = ended["handle"].as_str().expect("a handle");
+    assert_eq!(ask(&sandbox, &["kill", ended]).code(), 0);
+    let first = launch(&sandbox, &["claude", "--cwd", one.to_str().expect("UTF-8")]);
+    let again = ["launch", "claude", "--json", "--cwd", two.to_str().expect("UTF-8")];
+    let refused = ask(&sandbox, &again);
+    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, true), "{}", refused.stderr);
+    let refused = ask(&sandbox, &["resume", ended]);
+    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, false), "{}", refused.stderr);
+    let queued = sandbox.spawn(&lariat(&sandbox, &again).args(["--queue"]));
+    assert_eq!(ask(&sandbox, &["kill", first["handle"].as_str().expect("a handle")]).code(), 0);
+    let queued = queued.output(DEADLINE);
+    assert_eq!(queued.code(), 0, "{}", queued.stderr);
+
+    let none = ask(&sandbox, &["ls", "--group", "none"]);
+    assert!(none.stdout.contains("None of these"), "{}", none.stdout);
+    let odd = "d=$(printf 'odd\\377'); mkdir \"$d\"; exec lariat launch claude --force --cwd \"$d\"";
+    let refused = sandbox.run(["sh", "-c", odd]);
+    assert_eq!((refused.code(), refused.stderr.contains("UTF-8")), (2, true), "{}", refused.stderr);
+}
+
+#[test]
+fn one_that_lives_on_without_its_wrapper_counts() {
+    let sandbox = Sandbox::new("wrapped");
+    let native = sandbox.install_copy("native/claude", &lariat_testkit::built("lariat-lookalike"));
+    install(&sandbox, "claude", &format!("'{}' \"$@\" <&0 & wait", native.display()));
+    let launched = launch(&sandbox, &["claude", "--max", "1", "--headless", "-p", "fix it"]);
+    let id = launched["native_id"].as_str().expect("an id");
+    let wrapper = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("the wrapper");
+    wrapper.signal(Signal::KILL);
+    wait_until("it is gone", DEADLINE, || !alive(&sandbox, wrapper.pid));
+    let row = list(&sandbox).session(id).clone();
+    assert_eq!((&row["live"], &row["handle"]), (&json!(true), &launched["handle"]), "{row:#}");
+    let other = sandbox.project("other");
+    let more = ask(&sandbox, &["launch", "claude", "--max", "1", "--cwd", other.to_str().expect("UTF-8")]);
+    assert_eq!(more.code(), 3, "{}", more.stdout);
+    assert_eq!(ask(&sandbox, &["kill", id]).code(), 0);
+}

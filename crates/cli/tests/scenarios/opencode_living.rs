@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lariat_testkit::{
     DEADLINE, Lookalike, Sandbox, Signal,
     database::{write as write_to, write_and_die},
+    wait_until,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    asking::{Answer, ask, list},
+    asking::{Answer, ask, lariat, list},
     moment::now,
     opencode_store::OpenCodeStore,
 };
@@ -362,4 +363,27 @@ fn another_store_is_none_of_ours() {
     let seen = list(&sandbox);
     seen.expect("ses_open", "interrupted", None);
     assert!(seen.unbound().is_empty(), "{:?}, {}", seen.unbound(), editor.pid());
+}
+
+#[test]
+fn a_launched_terminal_that_logs_nothing_has_the_session_that_begins_with_its_prompt() {
+    let sandbox = Sandbox::new("opencode-mute");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session_at("ses_before", &sandbox.work(), None, now() - HOUR).asked("fix it");
+    drop(Lookalike::program(&sandbox, "opencode"));
+    let launching = sandbox.spawn(&lariat(&sandbox, &["launch", "opencode", "-p", "fix it", "--json"]));
+    let agent = || sandbox.processes().into_iter().find(|p| p.argv.iter().any(|a| a == "--prompt=fix it"));
+    wait_until("the agent runs", DEADLINE, || agent().is_some());
+    let pid = agent().expect("the agent").pid;
+    store.session("ses_other").asked("fix something else");
+    let mine = store.session("ses_mine").asked("fix it");
+    let launched = launching.output(DEADLINE);
+    assert_eq!(launched.code(), 0, "{}", launched.stderr);
+    assert_eq!(launched.json()["native_id"], "ses_mine");
+    list(&sandbox).expect("ses_mine", "working", Some(pid));
+    mine.answered("fixed");
+    let seen = list(&sandbox);
+    seen.expect("ses_mine", "idle", Some(pid));
+    assert_eq!(seen.session("ses_mine")["handle"], launched.json()["handle"]);
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "one process, one row");
 }

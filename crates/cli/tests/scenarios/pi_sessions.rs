@@ -291,3 +291,32 @@ fn hostile_text_stays_on_its_row() {
     let seen = list(&sandbox);
     assert_eq!(seen.session(&id(1))["name"], soup, "as data it stays what it was");
 }
+
+#[test]
+fn one_that_was_launched_and_says_nothing_holds_what_it_was_launched_for() {
+    let sandbox = Sandbox::new("pi-mute");
+    let pi = PiStore::of(&sandbox);
+    drop(pi.session(&id(1)).asked("one").answered("1"));
+    drop(Lookalike::program(&sandbox, "pi"));
+    let launched = crate::asking::ask(&sandbox, &["launch", "pi", "--json"]);
+    assert_eq!(launched.code(), 0, "{}", launched.stderr);
+    let launched = launched.json();
+    let native = launched["native_id"].as_str().expect("an id");
+    let pid = i32::try_from(launched["pid"].as_i64().expect("a pid")).expect("a pid");
+    let process = sandbox.processes().into_iter().find(|p| p.pid == pid).expect("the agent");
+    assert!(process.argv.windows(2).any(|w| w == ["--session-id", native]), "{:?}", process.argv);
+    let seen = list(&sandbox);
+    seen.expect(native, "starting", Some(pid));
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "one process, one row");
+    seen.expect(&id(1), "done", None);
+    let session = pi.session(native).asked("fix it");
+    list(&sandbox).expect(native, "working", Some(pid));
+    drop(session.answered("done"));
+    let seen = list(&sandbox);
+    seen.expect(native, "idle", Some(pid));
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "one process, one row");
+    // What it started bears the same mark, and is another process.
+    let program = Lookalike::program(&sandbox, "pi").env("LARIAT_SESSION", launched["handle"].as_str().expect("text"));
+    let nested = Lookalike::start(&sandbox, &program);
+    assert_eq!(list(&sandbox).unbound(), [nested.pid()]);
+}

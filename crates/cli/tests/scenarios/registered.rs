@@ -232,3 +232,16 @@ fn an_end_record_beats_a_frozen_entry() {
     agent.wait(DEADLINE);
     list(&sandbox).expect(&id(1), "stopped", None);
 }
+
+#[test]
+fn without_a_status_a_record_in_whole_seconds_is_as_late_as_its_second() {
+    let sandbox = Sandbox::new("seconds");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    drop(claude.register(&agent, &id(1)));
+    let second = crate::moment::now() / 1000 * 1000;
+    let talk = claude.session(&id(1)).at(second - 5002).asked("fix it").at(second - 5001).answered("fixed");
+    list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
+    drop(talk.at(second - 2).asked("and that").at(second - 1).answered("that too")); // its last line is at that second
+    list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
+}

@@ -164,6 +164,20 @@ fn a_kill_that_a_crash_cut_short_is_shown_and_finished_by_the_next_verb_that_act
 }
 
 #[test]
+fn verbs_that_have_nothing_else_to_do_finish_it_too() {
+    for verb in [&["restore", "--yes"][..], &["gc", "--yes"]] {
+        let sandbox = Sandbox::new("cut-too");
+        let (agent, one) = working(&sandbox, 1);
+        sandbox.world().run(&lariat(&sandbox, &["kill", &one]).env("LARIAT_DIE_AT", "stop.wished"));
+        assert_eq!(ask(&sandbox, &["restore"]).code(), 0);
+        agent.tell("ready");
+        assert_eq!(ask(&sandbox, verb).code(), 0);
+        agent.wait(DEADLINE);
+        list(&sandbox).expect(&one, "stopped", None);
+    }
+}
+
+#[test]
 fn a_crash_before_the_wish_is_stored_ends_nothing() {
     for point in ["put.created", "put.written", "put.synced"] {
         let sandbox = Sandbox::new("before");
@@ -186,7 +200,33 @@ fn without_a_durable_wish_nothing_is_signalled() {
     agent.tell("ready");
     let (code, told) = outcome(&sandbox, &["kill", &one, "--force", "--json"]);
     assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+    assert!(told["reason"].as_str().is_some_and(|r| r.contains("restore")), "what that means is said: {told}");
     agent.wait(DEADLINE);
+}
+
+#[test]
+fn what_was_killed_without_a_record_is_not_offered_once_it_is_told_again() {
+    let sandbox = Sandbox::new("again");
+    drop(Lookalike::program(&sandbox, "claude"));
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]).json();
+    let handle = launched["handle"].as_str().expect("a handle");
+    // No file may grow: what a full disk is to a program.
+    let full = |how: &str| {
+        let limited = format!("(trap '' XFSZ; ulimit -f 0; lariat kill {handle} {how}; echo code $?) 2>&1 | cat");
+        sandbox.run(["sh", "-c", &limited]).stdout
+    };
+    let refused = full("");
+    assert!(refused.contains("nothing was signalled") && refused.contains("code 1"), "{refused}");
+    let forced = full("--force");
+    assert!(forced.contains("not on record") && forced.contains("code 0"), "{forced}");
+    let offered = || ask(&sandbox, &["restore", "--json"]).json()["restore"].as_array().map_or(0, Vec::len);
+    assert_eq!(offered(), 1, "nobody knows better");
+    let again = ask(&sandbox, &["kill", handle]);
+    assert_eq!((again.code(), again.stderr.as_str()), (0, ""));
+    assert_eq!(offered(), 0);
+    // Nothing in the environment says who asks.
+    let journal = ask(&sandbox, &["journal"]).stdout;
+    assert!(!journal.contains("by unknown"), "{journal}");
 }
 
 #[test]

@@ -80,3 +80,23 @@ fn waiting_costs_nothing() {
     assert_eq!(switches(), before, "it slept while others looked");
     waiting.signal(Signal::KILL);
 }
+
+#[test]
+fn one_that_ended_without_a_record_is_not_waited_for() {
+    let sandbox = Sandbox::new("wait-gone");
+    let claude = ClaudeStore::of(&sandbox);
+    let (one, two) = (id(1), id(2));
+    let agents = [sandbox.lookalike("claude", &[]), sandbox.lookalike("claude", &[])];
+    let entry = claude.register(&agents[0], &one).says("idle");
+    drop(claude.register(&agents[1], &two).says("busy"));
+    drop(claude.session(&two).asked("fix it"));
+    let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", &one, &two, "--until", "done", "--json"]));
+    list(&sandbox).expect(&one, "idle", Some(agents[0].pid()));
+    entry.remove();
+    for agent in &agents {
+        agent.signal(Signal::KILL);
+        agent.wait(DEADLINE);
+    }
+    let told = waiting.output(DEADLINE);
+    assert_eq!((told.code(), &told.json()["status"]), (1, &json!("interrupted")), "{}", told.stderr);
+}
