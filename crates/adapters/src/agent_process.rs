@@ -110,6 +110,12 @@ pub fn started(process: &Process) -> Time {
     Time(clock::ticks_to_ms(process.start))
 }
 
+/// Whether a record is older than a process. One that is told in whole seconds may be of any moment of its second.
+pub fn is_before(record: Option<Time>, process: &Process) -> bool {
+    let latest = |t: Time| if t.0 % 1000 == 0 { t.0 + 999 } else { t.0 };
+    record.is_none_or(|record| latest(record) < started(process).0)
+}
+
 /// The folder of the launched session that a process's environment names, its own or one around it.
 pub fn launched_folder(places: &Places, pid: u32) -> Option<PathBuf> {
     let environment = process::environment(pid).ok()?;

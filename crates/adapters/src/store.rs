@@ -92,21 +92,17 @@ impl<F: Fold> Own<F> {
 /// How many files of a folder one thread finds; of more, others find a part.
 const SHARE: usize = 256;
 
-/// Does something with each of a folder's items, in this thread with what it has for that; if there are many, in
-/// several.
+/// Does something with a folder's items, in this thread with what it has for that; if there are many, in several.
 pub fn shared<T: Sync, S, R: Send>(
     own: &mut S,
     other: &(impl Fn() -> S + Sync),
     items: &[T],
-    work: impl Fn(&mut S, &T) -> R + Sync,
+    work: impl Fn(&mut S, &[T]) -> R + Sync,
 ) -> Vec<R> {
-    if items.len() <= SHARE {
-        return items.iter().map(|item| work(own, item)).collect();
+    match items.len() <= SHARE {
+        true => vec![work(own, items)],
+        false => in_parallel_with(items.chunks(SHARE).collect(), other, work),
     }
-    let shares = items.chunks(SHARE).collect();
-    let done =
-        in_parallel_with(shares, other, |own, share: &[T]| share.iter().map(|t| work(own, t)).collect::<Vec<R>>());
-    done.into_iter().flatten().collect()
 }
 
 /// Finds the files of a store, in one thread. Those that a cache may know are only looked at. Where there is none,

@@ -275,7 +275,7 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
         (Some((i, State::Busy)), _, turn) => {
             let doing = match turn {
                 Some((_, Turn::Open(Some(doing)))) => doing.clone(),
-                Some((_, Turn::Over(_))) => "busy in the background after its reply".into(),
+                Some((_, Turn::Over(_))) => "busy since its last turn".into(),
                 _ => "busy".into(),
             };
             (Status::Working, doing, vec![alive, *i])

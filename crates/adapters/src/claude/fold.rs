@@ -63,7 +63,11 @@ pub enum Stand {
 #[allow(missing_docs, reason = "named after what the lines say")]
 pub struct Transcript {
     pub cwd: Option<String>,
+    /// Where `/cd` has taken it.
+    pub moved_to: Option<String>,
     pub branch: Option<String>,
+    /// The session that `/branch` has copied it from; `--fork-session` does not say.
+    pub forked_from: Option<String>,
     version: (u32, u32, u32),
     pub model: Option<String>,
     /// Whether a person sits before it.
@@ -129,7 +133,7 @@ impl Transcript {
             }
             return;
         }
-        let text = content.str().or_else(|| content.items().find_map(|i| i.get("text").str())).unwrap_or("");
+        let text = content.str().or_else(|| spoken(content)).unwrap_or("");
         if text.starts_with("[Request interrupted by user") {
             self.close(Stand::Aborted("interrupted by a person".into()));
             return;
@@ -273,15 +277,15 @@ impl Transcript {
         }
     }
 
-    /// `--max-turns` ends a run between a tool's result and the next request; so do a hook that halts it, and what
-    /// `--json-schema` asked for.
+    /// `--max-turns` ends a run between a tool's result and the next request; so do a hook that halts it or puts a tool
+    /// off, and what `--json-schema` asked for.
     fn attachment(&mut self, attached: Value<'_>) {
         match attached.get("type").word() {
             b"max_turns_reached" => {
                 let most = attached.get("maxTurns").u64().map_or_else(String::new, |n| format!(" of {n} turns"));
                 self.close(Stand::Failed(format!("it reached its limit{most}")));
             }
-            b"hook_stopped_continuation" | b"structured_output" => self.halt(),
+            b"hook_stopped_continuation" | b"hook_deferred_tool" | b"structured_output" => self.halt(),
             _ => {}
         }
     }
@@ -304,7 +308,7 @@ impl Transcript {
 
 impl Fold for Transcript {
     const KEEP: Keep = |parent, key| {
-        if matches!(parent, b"modelUsage" | b"input" | b"questions") {
+        if matches!(parent, b"modelUsage" | b"input" | b"questions") || (parent, key) == (b"forkedFrom", b"sessionId") {
             return true;
         }
         if (parent, key) == (b"content", b"content") {
@@ -330,6 +334,8 @@ impl Fold for Transcript {
                 | b"cache_creation_input_tokens"
                 | b"timestamp"
                 | b"cwd"
+                | b"relocatedCwd"
+                | b"forkedFrom"
                 | b"gitBranch"
                 | b"version"
                 | b"entrypoint"
@@ -367,6 +373,9 @@ impl Fold for Transcript {
         if self.cwd.is_none() {
             self.cwd = kept("cwd");
         }
+        if self.forked_from.is_none() {
+            self.forked_from = line.get("forkedFrom").get("sessionId").some_str().map(str::to_owned);
+        }
         let branch = line.get("gitBranch");
         if !branch.word().is_empty() && self.branch.as_ref().map(String::as_bytes) != Some(branch.word()) {
             self.branch = branch.some_str().map(str::to_owned);
@@ -391,6 +400,7 @@ impl Fold for Transcript {
             b"ai-title" => self.other_title = kept("aiTitle"),
             b"summary" => self.other_title = kept("summary"),
             b"continued-in" => self.left = true, // moved to the background under another id
+            b"relocated" => self.moved_to = kept("relocatedCwd").or(self.moved_to.take()),
             _ => {}
         }
     }
@@ -458,6 +468,12 @@ fn version(text: &str) -> (u32, u32, u32) {
     let mut parts = text.split('.').map(|p| p.parse().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
     (next(), next(), next())
+}
+
+/// The text among several that a person wrote: an editor puts before it, each in a tag, what is open and selected there.
+pub fn spoken(content: Value<'_>) -> Option<&str> {
+    let texts = || content.items().filter_map(|i| i.get("text").str());
+    texts().find(|text| !text.trim_start().starts_with("<ide_")).or_else(|| texts().next())
 }
 
 /// What a person typed: a command of their own stands in tags.

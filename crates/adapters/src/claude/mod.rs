@@ -8,6 +8,7 @@
 //! Measured on 2.1.325; see `docs/agents/claude.md`.
 
 mod ask;
+mod below;
 mod bind;
 mod fold;
 mod history;

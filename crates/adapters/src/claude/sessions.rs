@@ -12,12 +12,12 @@ use lariat_core::{
 use lariat_sys::file::{Directory, Kind};
 
 use super::NAME;
+use super::below::{self, Below, sub_agents};
 use super::bind::Bound;
 use super::fold::{Stand, Transcript};
 use super::history::History;
 use super::registry::{self, Entry, Holder, Job};
 use crate::agent_process as ap;
-use crate::json::Doc;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
 use crate::store::{self, Early, Finder, Found, Fresh, Loading, in_parallel, in_parallel_with};
@@ -38,14 +38,6 @@ struct Stored {
     fresh: Option<Fresh>,
     /// What that tells, if it is the only one.
     told: Option<Told>,
-}
-
-/// The sub-agents of a session.
-#[derive(Default)]
-struct Below {
-    files: Vec<Found>,
-    /// Those that have not recorded their end, by the name of their file: what each is for.
-    unfinished: Vec<(String, String)>,
 }
 
 impl Stored {
@@ -162,6 +154,20 @@ struct Telling<'a> {
     unbound: &'a [Unbound],
 }
 
+/// Some of a folder's transcripts, and what could not be looked at.
+type Share = (Vec<Stored>, Vec<Warning>);
+
+/// What a folder holds.
+#[derive(Default)]
+struct InFolder {
+    shares: Vec<Share>,
+    /// Sub-agents beside their sessions.
+    agents: Vec<Found>,
+    warning: Option<Warning>,
+    /// Sessions that were left out.
+    hidden: Vec<String>,
+}
+
 /// Whether a session is asked about.
 type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 
@@ -208,15 +214,28 @@ impl Telling<'_> {
             .collect();
         let own = || Finder::beside(cache);
         let found = in_parallel_with(folders, own, |finder, folder| self.in_folder(finder, cache, &folder, needed));
-        let mut all: Vec<Stored> = Vec::with_capacity(found.iter().map(|(found, ..)| found.len()).sum());
-        for (found, more, left_out) in found {
+        let (mut shares, mut beside) = (Vec::with_capacity(found.len()), Vec::new());
+        for in_folder in found {
+            warnings.extend(in_folder.warning);
+            hidden.extend(in_folder.hidden);
+            shares.extend(in_folder.shares);
+            beside.extend(in_folder.agents);
+        }
+        let mut all: Vec<Stored> = Vec::with_capacity(shares.iter().map(|(found, _)| found.len()).sum());
+        for (found, more) in shares {
             warnings.extend(more);
-            hidden.extend(left_out);
             all.extend(found);
         }
         // The same session in two folders is one session: the newer file tells.
         all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
         all.dedup_by(|a, b| a.session == b.session);
+        for (session, agent) in below::owned(self.look, beside) {
+            let own = all.binary_search_by(|s| (*s.session).cmp(&*session)).ok().map(|i| &mut all[i]);
+            if let Some(own) = own.filter(|s| s.main.path.parent() == agent.path.parent()) {
+                own.below.get_or_insert_default().files.push(agent);
+                own.told = None; // there is more to tell of it
+            }
+        }
         all
     }
 
@@ -226,14 +245,14 @@ impl Telling<'_> {
         cache: &Loading,
         folder: &Path,
         needed: Needed<'_>,
-    ) -> (Vec<Stored>, Vec<Warning>, Vec<String>) {
+    ) -> InFolder {
         let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
         let (dir, entries) = match opened {
             Ok(opened) => opened,
             Err(e) => {
                 let matters = e.kind() != io::ErrorKind::NotADirectory;
                 let warning = matters.then(|| registry::warning(self.look, folder, e.to_string()));
-                return (Vec::new(), warning.into_iter().collect(), Vec::new());
+                return InFolder { warning, ..InFolder::default() };
             }
         };
         let beside = entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name));
@@ -247,13 +266,19 @@ impl Telling<'_> {
                 None => {}
             }
         }
-        let found = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, name| {
-            let mut warnings = Vec::new();
-            (self.stored(finder, (&dir, folder), name, &beside, &mut warnings), warnings)
+        let agents = entries.iter().filter(|e| below::is_beside(&e.name) && !wanted.is_empty());
+        let agents = agents.filter_map(|e| {
+            Some(Found { path: store::path(folder, &e.name), key: dir.key(&e.name).ok()?, whole: false })
         });
-        let (found, warnings): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        let (found, warnings) = (found.into_iter().flatten().collect(), warnings.into_iter().flatten().collect());
-        (found, warnings, hidden)
+        let agents = agents.collect();
+        let shares = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, names| {
+            let (mut found, mut warnings) = (Vec::with_capacity(names.len()), Vec::new());
+            for name in names {
+                found.extend(self.stored(finder, (&dir, folder), name, &beside, &mut warnings));
+            }
+            (found, warnings)
+        });
+        InFolder { shares, agents, warning: None, hidden }
     }
 
     fn stored(
@@ -294,51 +319,6 @@ struct Name<'a> {
     session: &'a str,
     name: &'a str,
     kind: Kind,
-}
-
-/// `agent-<id>.jsonl` and `agent-<id>.meta.json`, which says when it is finished.
-/// One whose word cannot be read counts as at work, unless its own last turn is over.
-fn sub_agents(folder: &Path, warn: &mut dyn FnMut(&Path, io::Error)) -> Below {
-    let mut below = Below::default();
-    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
-    let (dir, entries) = match opened {
-        Ok(opened) => opened,
-        Err(e) => {
-            if e.kind() != io::ErrorKind::NotFound {
-                warn(folder, e);
-            }
-            return below;
-        }
-    };
-    for entry in entries {
-        let path = folder.join(&entry.name);
-        if entry.name.ends_with(".jsonl") {
-            match dir.key(&entry.name) {
-                Ok(key) => below.files.push(Found { path, key, whole: true }),
-                Err(e) => warn(&path, e),
-            }
-        } else if let Some(name) = entry.name.strip_suffix(".meta.json") {
-            let what = unfinished(&path).unwrap_or_else(|e| {
-                warn(&path, e);
-                Some("sub-agent".to_owned())
-            });
-            below.unfinished.extend(what.map(|what| (name.to_owned(), what)));
-        }
-    }
-    below.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    below
-}
-
-/// What a sub-agent that has not recorded its end is for.
-fn unfinished(path: &Path) -> io::Result<Option<String>> {
-    let bytes = lariat_sys::file::read_small(path, 1 << 20)?;
-    let broken = || io::Error::new(io::ErrorKind::InvalidData, "not a description of a sub-agent: broken JSON");
-    let doc = Doc::parse(&bytes, |_, _| true, 400).map_err(|_| broken())?;
-    if !doc.root().is_object() {
-        return Err(broken());
-    }
-    let what = doc.root().get("description").some_str().or(doc.root().get("agentType").some_str());
-    Ok((!doc.root().get("finished").is_true()).then(|| what.unwrap_or("sub-agent").to_owned()))
 }
 
 /// What the transcript shows.
@@ -435,7 +415,7 @@ fn sighting(
     let transcript = seen.as_ref().and_then(Seen::transcript);
     let entry = bond.and_then(|b| entries.iter().find(|(_, h)| h.is(b.process.pid)).map(|(e, _)| e));
     let known = entry.or_else(|| entries.first().map(|(e, _)| e));
-    let recorded = transcript.and_then(|t| t.cwd.as_deref());
+    let recorded = transcript.and_then(|t| t.moved_to.as_deref().or(t.cwd.as_deref()));
     let cwd = entry.and_then(|e| e.cwd.as_deref()).or(recorded);
     let cwd = cwd.or_else(|| job?.cwd.as_deref()).or_else(|| known?.cwd.as_deref()).map(str::to_owned);
     let cwd = cwd.or_else(|| ap::standing(bond?.process.pid).map(|c| c.raw().to_owned()));
@@ -456,8 +436,8 @@ fn sighting(
         let store = |fact| Observation::new(Witness::Store, fact).at(updated).from(look.places.shown(path));
         let fact = seen.turn();
         // A process younger than the last record has recorded nothing yet.
-        let young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).map(|b| ap::started(&b.process));
-        if young.is_some_and(|start| updated.is_none_or(|u| u < start)) {
+        let mut young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).into_iter();
+        if young.any(|b| ap::is_before(updated, &b.process)) {
             observations.push(store(Fact::Note(format!("{}, before this process started", fact.told().raw()).into())));
         } else {
             observations.push(store(fact));
@@ -622,6 +602,7 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
         tokens,
         cost_usd,
         tool,
+        parent: t.forked_from.map(|p| format!("{NAME}:{p}")),
         ..About::default()
     }
 }

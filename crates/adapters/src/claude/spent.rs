@@ -12,6 +12,7 @@ use lariat_sys::file::{Directory, Kind};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+use super::below::DEEPEST;
 use super::registry;
 use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};
@@ -116,7 +117,16 @@ fn in_project(folder: &Path) -> (Vec<File>, Problems) {
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for (name, kind) in transcripts(folder, None, &mut files, &mut problems) {
         if kind != Kind::File {
-            transcripts(&folder.join(&name).join("subagents"), Some(&name), &mut files, &mut problems);
+            let mut below = vec![folder.join(&name).join("subagents")];
+            for _ in 0..=DEEPEST {
+                let mut inner = Vec::new();
+                for folder in below {
+                    let others = transcripts(&folder, Some(&name), &mut files, &mut problems);
+                    let folders = others.into_iter().filter(|(_, kind)| *kind == Kind::Directory);
+                    inner.extend(folders.map(|(name, _)| folder.join(name)));
+                }
+                below = inner;
+            }
         }
     }
     (files, problems)

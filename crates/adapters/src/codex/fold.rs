@@ -1,11 +1,13 @@
 //! What the lines of a Codex rollout add up to.
 //!
 //! Written for 0.166 in both history modes (`paginated`, `legacy`), lenient
-//! towards 0.4x, whose rollouts have no task events. A turn is open from
+//! towards 0.4x, whose rollouts have no task events, and towards those of 2025 before
+//! September, whose lines are the items themselves without envelope and time. A turn is open from
 //! `task_started` to the `task_complete` or `turn_aborted` of the same turn id;
 //! lines of a turn may still come after its end, so the last line decides
 //! nothing. Without task events the items decide: an assistant's message ends a
-//! turn, anything else of it leaves it open.
+//! turn, anything else of it leaves it open. Versions between, which do not say in `task_complete` that a turn has
+//! failed, may say so in an `error` before it.
 //!
 //! Token totals are cumulative, so the last one tells all; those of a fork
 //! start at the parent's.
@@ -49,7 +51,7 @@ pub struct Rollout {
     pub updated: Option<i64>,
     /// The thread it was forked from.
     pub forked_from: Option<String>,
-    /// The thread it works for, if it is a sub-agent.
+    /// The thread it works for, if it is a sub-agent; nobody's name where it does not say.
     pub works_for: Option<String>,
     pub nickname: Option<String>,
     pub policy: Option<String>,
@@ -68,6 +70,13 @@ pub struct Rollout {
     pub calls: Vec<Call>,
     pub tokens: Option<[u64; 4]>,
     has_tasks: bool,
+    /// What went wrong in the open turn, and what that needs of a person: it counts when the turn ends.
+    wrong: Option<(String, Option<Need>)>,
+    /// Whether the open turn has shown what was asked, and whether anything came of that.
+    asked: bool,
+    gave: bool,
+    /// A line since could not be read, and may have begun or ended a turn.
+    unsure: bool,
 }
 
 impl Rollout {
@@ -90,10 +99,14 @@ impl Rollout {
             base.map(str::to_owned).or(self.forked_from.take())
         });
         let spawn = p.get("source").get("subagent").get("thread_spawn");
-        let is_sub_agent = p.get("source").get("subagent").exists() || p.get("thread_source").str() == Some("subagent");
+        let source = p.get("source");
+        let is_sub_agent = source.get("subagent").exists()
+            || source.get("internal").exists()
+            || p.get("thread_source").str() == Some("subagent");
         if is_sub_agent {
             let parent = spawn.get("parent_thread_id").some_str().map(str::to_owned);
-            self.works_for = parent.or_else(|| text("parent_thread_id"));
+            // Before 0.13x a reviewer does not say whose it is.
+            self.works_for = parent.or_else(|| text("parent_thread_id")).or(Some(String::new()));
             self.nickname =
                 text("agent_nickname").or_else(|| spawn.get("agent_nickname").some_str().map(str::to_owned));
         }
@@ -108,18 +121,24 @@ impl Rollout {
                 (self.turn, self.turn_at) = (turn(), at);
                 self.root = p.get("root_turn_id").some_str().map(str::to_owned);
                 self.calls.clear();
-                self.stand = Stand::Open;
-                self.needs = None;
+                self.open();
+                (self.needs, self.wrong) = (None, None);
+                (self.asked, self.gave) = (false, false);
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
                 let error = p.get("error");
                 let said = error.get("message").some_str().or(error.some_str());
-                self.close(match said {
-                    Some(message) => Stand::Failed(message.to_owned()),
-                    None if error.exists() => Stand::Failed("the turn failed".into()),
-                    None => Stand::Well,
-                });
-                (self.needs, self.failed_at) = (need(error.get("codex_error_info")), at);
+                let (stand, needs) = match (said, self.wrong.take()) {
+                    (Some(message), _) => (Stand::Failed(message.to_owned()), need(error.get("codex_error_info"))),
+                    (None, _) if error.exists() => (Stand::Failed("the turn failed".into()), None),
+                    (None, Some((message, needs))) => (Stand::Failed(message), needs),
+                    (None, None) if self.came_to_nothing(p) => {
+                        (Stand::Failed("it ended without an answer".into()), None)
+                    }
+                    (None, None) => (Stand::Well, None),
+                };
+                self.close(stand);
+                (self.needs, self.failed_at) = (needs, at);
                 self.has_tasks = true;
             }
             "turn_aborted" if self.is_current(turn()) => {
@@ -131,9 +150,16 @@ impl Rollout {
                 self.asked(text);
             }
             "agent_message" if !self.has_tasks => self.close(Stand::Well),
-            "error" if !self.has_tasks => {
-                let message = p.get("message").some_str().unwrap_or("error");
-                self.close(Stand::Failed(message.to_owned()));
+            "agent_message" | "agent_reasoning" => self.gave = true,
+            "error" if !is_beside(p.get("codex_error_info")) => {
+                let message = p.get("message").some_str().unwrap_or("error").to_owned();
+                let needs = need(p.get("codex_error_info"));
+                if self.has_tasks {
+                    self.wrong = Some((message, needs));
+                } else {
+                    self.close(Stand::Failed(message));
+                    (self.needs, self.failed_at) = (needs, at);
+                }
             }
             "item_completed" => {
                 let item = p.get("item");
@@ -143,9 +169,20 @@ impl Rollout {
                 self.ran(item.get("id"));
             }
             "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => self.ran(p.get("call_id")),
+            // Of a thread that only has another one review, there is no turn of its own.
+            "thread_settings_applied" if self.model.is_none() => {
+                self.model = p.get("thread_settings").get("model").some_str().map(str::to_owned);
+            }
             "token_count" => self.count(p.get("info").get("total_token_usage")),
             _ => {}
         }
+    }
+
+    /// Versions that say nothing of an error anywhere end a turn that failed like any other: what was asked then has
+    /// nothing behind it. Those that name the root of a turn say it.
+    fn came_to_nothing(&self, end: Value<'_>) -> bool {
+        let said = end.get("last_agent_message").some_str().is_some();
+        self.asked && !self.gave && !said && !end.get("root_turn_id").exists()
     }
 
     /// Of several calls at once, no output is written before all have ended.
@@ -156,12 +193,29 @@ impl Rollout {
     }
 
     fn asked(&mut self, text: Option<&str>) {
+        self.asked = true;
         if self.prompt.is_none() {
             self.prompt = text.map(|t| t.trim().to_owned());
         }
         if !self.has_tasks {
             self.calls.clear();
-            self.stand = Stand::Open;
+            self.open();
+        }
+    }
+
+    /// A line without an envelope: the first tells what the thread is, the others are items.
+    fn bare(&mut self, line: Value<'_>) {
+        match line.get("type").str() {
+            None if line.get("id").some_str().is_some() => self.meta(line),
+            Some("message") if line.get("role").str() == Some("user") => {
+                let text = line.get("content").items().find_map(|c| c.get("text").some_str()).unwrap_or("").trim();
+                if !text.starts_with('<') {
+                    self.asked(Some(text));
+                } else if self.cwd.is_none() {
+                    self.cwd = place(text).map(str::to_owned);
+                }
+            }
+            _ => self.item(line, None),
         }
     }
 
@@ -191,12 +245,13 @@ impl Rollout {
                 if !self.has_tasks {
                     self.close(Stand::Well);
                 }
-                false
+                self.has_tasks
             }
             _ => false,
         };
-        if open && !self.has_tasks {
-            self.stand = Stand::Open;
+        self.gave |= open || p.get("type").word().ends_with(b"_call");
+        if open && (self.unsure || !self.has_tasks) {
+            self.open();
         }
     }
 
@@ -216,8 +271,14 @@ impl Rollout {
         turn.is_none() || self.turn.is_none() || turn == self.turn || turn == self.root
     }
 
+    fn open(&mut self) {
+        self.stand = Stand::Open;
+        self.unsure = false;
+    }
+
     fn close(&mut self, stand: Stand) {
         self.stand = stand;
+        self.unsure = false;
         self.needs = None;
         self.calls.clear();
     }
@@ -229,9 +290,22 @@ fn need(info: Value<'_>) -> Option<Need> {
     let status = info.entries().next().and_then(|(_, more)| more.get("http_status_code").u64());
     match word? {
         "unauthorized" => Some(Need::Login),
-        "usage_limit_exceeded" | "session_budget_exceeded" => Some(Need::Limit),
+        "usage_limit_exceeded" | "session_budget_exceeded" | "rate_limit_exceeded" => Some(Need::Limit),
         _ => Need::of_http(status?),
     }
+}
+
+/// Whether an error is about something beside the turn, which goes on.
+fn is_beside(info: Value<'_>) -> bool {
+    let word = info.str().or_else(|| info.entries().next().map(|(word, _)| word));
+    matches!(word, Some("thread_rollback_failed" | "active_turn_not_steerable"))
+}
+
+/// The directory in what Codex says of its surroundings.
+fn place(context: &str) -> Option<&str> {
+    let tagged = || context.split_once("<cwd>")?.1.split_once("</cwd>").map(|(place, _)| place);
+    let line = || context.split_once("Current working directory: ")?.1.lines().next();
+    tagged().or_else(line).map(str::trim).filter(|place| place.starts_with('/'))
 }
 
 impl Fold for Rollout {
@@ -241,7 +315,7 @@ impl Fold for Rollout {
         if parent == b"action"
             || parent == b"codex_error_info"
             || key == b"http_status_code"
-            || (matches!(parent, b"payload" | b"item") && key == b"id")
+            || (matches!(parent, b"" | b"payload" | b"item") && key == b"id")
             || parent == b"total_token_usage"
             || parent == b"thread_token_usage"
         {
@@ -261,11 +335,13 @@ impl Fold for Rollout {
                 | b"history_mode"
                 | b"source"
                 | b"subagent"
+                | b"internal"
                 | b"thread_spawn"
                 | b"parent_thread_id"
                 | b"thread_source"
                 | b"agent_nickname"
                 | b"turn_id"
+                | b"thread_settings"
                 | b"root_turn_id"
                 | b"model"
                 | b"approval_policy"
@@ -280,6 +356,7 @@ impl Fold for Rollout {
                 | b"total_token_usage"
                 | b"thread_token_usage"
                 | b"role"
+                | b"last_agent_message"
                 | b"name"
                 | b"arguments"
                 | b"input"
@@ -304,15 +381,20 @@ impl Fold for Rollout {
             b"event_msg" => self.event(payload, at),
             b"response_item" => self.item(payload, at),
             b"token_usage_record" => self.count(payload.get("thread_token_usage")),
+            _ if !payload.exists() => self.bare(line),
             _ => {}
         }
     }
 
     fn gap(&mut self) {
-        self.stand = Stand::Unseen;
+        (self.stand, self.unsure) = (Stand::Unseen, false);
         (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
-        self.tokens = None;
+        (self.tokens, self.wrong) = (None, None);
+    }
+
+    fn lost(&mut self) {
+        self.unsure = true;
     }
 
     fn knows_head(&self) -> bool {
@@ -320,6 +402,6 @@ impl Fold for Rollout {
     }
 
     fn knows_tail(&self) -> bool {
-        self.stand != Stand::Unseen
+        self.stand != Stand::Unseen && !self.unsure
     }
 }

@@ -216,21 +216,30 @@ fn in_folder(
             None => {}
         }
     }
-    let find = |finder: &mut Finder<Rollout>, &(thread, entry): &(&str, &file::Entry)| {
-        look.steps.fetch_add(1, Ordering::Relaxed);
-        let path = store::path(folder, &entry.name);
-        let ((key, early), problem) = match finder.find(&dir, &entry.name, false) {
-            Ok(found) => (found, None),
-            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => return None,
-            Err(e) => (Default::default(), Some((path.clone(), e.to_string()))),
-        };
-        let fresh = early.map(|early| early.fresh);
-        Some((Stored { thread: thread.to_owned(), file: Found { path, key, whole: false }, fresh }, problem))
-    };
-    let found = store::shared(own, finder, &wanted, find);
-    let (found, more): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
-    problems.extend(more.into_iter().flatten());
-    (found, problems, hidden)
+    let shares = store::shared(own, finder, &wanted, |finder, wanted| {
+        let (mut found, mut problems) = (Vec::with_capacity(wanted.len()), Vec::new());
+        for (thread, entry) in wanted {
+            look.steps.fetch_add(1, Ordering::Relaxed);
+            let path = store::path(folder, &entry.name);
+            let (key, early) = match finder.find(&dir, &entry.name, false) {
+                Ok(found) => found,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => continue,
+                Err(e) => {
+                    problems.push((path.clone(), e.to_string()));
+                    Default::default()
+                }
+            };
+            let fresh = early.map(|early| early.fresh);
+            found.push(Stored { thread: (*thread).to_owned(), file: Found { path, key, whole: false }, fresh });
+        }
+        (found, problems)
+    });
+    let mut all = Vec::new();
+    for (found, more) in shares {
+        all.extend(found);
+        problems.extend(more);
+    }
+    (all, problems, hidden)
 }
 
 /// What a sub-agent's rollout tells of the session it is part of.
@@ -339,7 +348,7 @@ fn sighting(
         None => observations.push(presence(look, held, fold, open)),
     }
     let by_word = hold.as_ref().filter(|h| h.bond.evidence.witness == Witness::Process && h.opened == 0);
-    let younger = by_word.is_some_and(|h| updated.is_none_or(|u| u < ap::started(&h.bond.process)));
+    let younger = by_word.is_some_and(|h| ap::is_before(updated, &h.bond.process));
     let left = hold.as_ref().zip(fold).is_some_and(|(h, f)| was_left(h, f));
     let fact = match &hold {
         // At its prompt, as after any turn that came to nothing.
@@ -512,8 +521,10 @@ fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
         const KEEP: Keep = |_, key| matches!(key, b"id" | b"thread_name");
         fn line(&mut self, line: Value<'_>) {
             self.1 = true;
-            if let (Some(id), Some(name)) = (line.get("id").str(), line.get("thread_name").str()) {
-                self.0.insert(id.to_owned(), name.to_owned());
+            let Some(id) = line.get("id").str() else { return };
+            match line.get("thread_name").some_str() {
+                Some(name) => drop(self.0.insert(id.to_owned(), name.to_owned())),
+                None => drop(self.0.remove(id)),
             }
         }
         fn gap(&mut self) {}

@@ -36,8 +36,13 @@ impl Language for Lines {
 
     fn said(&self, line: Value<'_>) -> Vec<Said> {
         let at = line.get("timestamp").str().and_then(Time::parse);
-        let p = line.get("payload");
-        let said = match (line.get("type").str(), p.get("type").str()) {
+        let bare = !line.get("payload").exists(); // as the first versions wrote it
+        let p = if bare { line } else { line.get("payload") };
+        let said = match (line.get("type").str().filter(|_| !bare).or(Some("response_item")), p.get("type").str()) {
+            (_, Some("message")) if bare && p.get("role").str() == Some("user") => {
+                let text = all_text(p.get("content"));
+                (!text.trim_start().starts_with('<')).then(|| Said::new(Speaker::Person, at, text))
+            }
             // Both history modes write the agent's words as a response item too.
             (Some("response_item"), Some("message")) if p.get("role").str() == Some("assistant") => {
                 let text = all_text(p.get("content"));

@@ -292,7 +292,7 @@ fn sighting(
     };
     let source = path.as_deref().map_or_else(|| Untrusted::new(""), |p| look.places.shown(p));
     // What stood there before this process started, it has not done.
-    let young = hold.as_ref().is_some_and(|h| updated.is_none_or(|u| u < ap::started(&h.bond.process)));
+    let young = hold.as_ref().is_some_and(|h| ap::is_before(updated, &h.bond.process));
     let fact = fact.map(|fact| match young {
         true => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
         false => fact,

@@ -34,6 +34,8 @@ pub struct Agent {
     role: Role,
     /// The session that its arguments name.
     argued: Option<String>,
+    /// It was told to go on with the last session of its directory, and does not say which that is.
+    continues: bool,
     heard: Option<Heard>,
 }
 
@@ -62,7 +64,10 @@ pub fn agents(look: &Look<'_>) -> Vec<Agent> {
         let argued = ap::flag(&words, &["-s", "--session"]).filter(|id| is_id(id) && !forks).map(str::to_owned);
         let argued = argued.or_else(|| ap::launched_for(look.places, &process));
         let heard = log::heard(process.pid, ap::started(&process).0, &logs);
-        Some(Agent { argued, heard, role, process })
+        let named = argued.is_some() || heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
+        let told = words.iter().any(|w| matches!(*w, "-c" | "--continue"));
+        let continues = told && !forks && !named && role.kind == Kind::Terminal;
+        Some(Agent { argued, continues, heard, role, process })
     });
     agents.collect()
 }
@@ -95,7 +100,11 @@ pub fn loose_since(agents: &[Agent], now: i64) -> Option<i64> {
         Kind::Run => a.argued.is_none() && a.heard.as_ref().is_none_or(|h| h.sessions.is_empty()),
         Kind::Terminal | Kind::Server => true,
     });
-    let since = |a: &Agent| if a.is_known() { a.started().max(now - LOGGED_MS) } else { a.started() };
+    let since = |a: &Agent| match a.is_known() {
+        _ if a.continues => i64::MIN + SLACK_MS, // it shows one that was written before
+        true => a.started().max(now - LOGGED_MS),
+        false => a.started(),
+    };
     could.map(|a| since(a) - SLACK_MS).min()
 }
 
@@ -124,6 +133,20 @@ pub struct Loose {
     pub started: i64,
     /// Its log was read whole and names no session.
     pub quiet: bool,
+    /// It shows the session that was the last of its directory, or one that it went on to.
+    pub continues: bool,
+    /// That last one.
+    pub last: Option<String>,
+}
+
+impl Loose {
+    /// Whether it may stand in the directory of a session.
+    pub fn is_at(&self, stored: &Stored) -> bool {
+        let at = |directory: &String| {
+            self.places.is_empty() || self.places.iter().any(|p| same_place(p, std::path::Path::new(directory)))
+        };
+        stored.directory.as_ref().is_none_or(at)
+    }
 }
 
 /// What is known of the processes.
@@ -240,6 +263,8 @@ fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
         places: if agent.role.kind == Kind::Server { Vec::new() } else { places() },
         started: agent.started(),
         quiet: agent.is_known(),
+        continues: agent.continues && unclaimed,
+        last: None,
     })
 }
 

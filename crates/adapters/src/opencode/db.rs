@@ -327,11 +327,18 @@ impl Db {
         let Some(row) = rows.next()? else { return Ok(()) };
         stored.since = number(row, 1).unwrap_or(0);
         stored.updated = stored.updated.max(number(row, 2).unwrap_or(0));
+        let mut mute = false;
         stored.stand = match record::message(row.get_ref(3)?.as_bytes().unwrap_or_default()) {
-            Ok(message) => record::stand(message.root()),
+            Ok(message) if message.root().get("role").str() == Some("user") => {
+                self.before(id, stored.since)?.unwrap_or(Stand::Open)
+            }
+            Ok(message) => {
+                mute = record::ends_without_a_word(message.root());
+                record::stand(message.root())
+            }
             Err(why) => Stand::Unread(why),
         };
-        if !stored.is_open() {
+        if !stored.is_open() && !mute {
             return Ok(());
         }
         let parts = "SELECT time_updated, data FROM part WHERE message_id = ?1 ORDER BY id";
@@ -340,21 +347,53 @@ impl Db {
         while let Some(row) = parts.next()? {
             stored.updated = stored.updated.max(number(row, 0).unwrap_or(0));
             let part = record::part(row.get_ref(1)?.as_bytes().unwrap_or_default(), 600);
-            let Ok(part) = part else { continue };
-            stored.take(part.root());
+            let Ok(part) = part else {
+                mute = false;
+                continue;
+            };
+            mute &= !record::gives(part.root());
+            if stored.is_open() {
+                stored.take(part.root());
+            }
+        }
+        if mute {
+            stored.given_up();
         }
         Ok(())
     }
 
-    fn prompt(&self, id: &str) -> rusqlite::Result<Option<String>> {
-        let first = "SELECT data FROM part WHERE message_id = \
-                     (SELECT id FROM message WHERE session_id = ?1 ORDER BY time_created, id LIMIT 1) ORDER BY id LIMIT 8";
-        let mut asked = self.connection.prepare_cached(first)?;
-        let mut rows = asked.query([id])?;
+    /// How what was answered before leaves a prompt of this moment, if it does not let it be taken up.
+    fn before(&self, id: &str, asked: i64) -> rusqlite::Result<Option<Stand>> {
+        let earlier = "SELECT data FROM message WHERE session_id = ?1 ORDER BY time_created DESC, id DESC LIMIT 32";
+        let mut asked_for = self.connection.prepare_cached(earlier)?;
+        let mut rows = asked_for.query([id])?;
         while let Some(row) = rows.next()? {
-            let Ok(part) = record::part(row.get_ref(0)?.as_bytes().unwrap_or_default(), LONGEST) else { continue };
-            if let Some(said) = record::spoken(part.root()) {
-                return Ok(Some(said.to_owned()));
+            let Ok(message) = record::message(row.get_ref(0)?.as_bytes().unwrap_or_default()) else { return Ok(None) };
+            if message.root().get("role").str() == Some("assistant") {
+                return Ok(record::stand_behind(asked, message.root()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a person asked first. Before that they may have run a command, of which OpenCode says so itself.
+    fn prompt(&self, id: &str) -> rusqlite::Result<Option<String>> {
+        let first = "SELECT id, data FROM message WHERE session_id = ?1 ORDER BY time_created, id LIMIT 8";
+        let mut asked = self.connection.prepare_cached(first)?;
+        let mut messages = asked.query([id])?;
+        while let Some(row) = messages.next()? {
+            let message = record::message(row.get_ref(1)?.as_bytes().unwrap_or_default());
+            if message.is_ok_and(|m| m.root().get("role").str() == Some("assistant")) {
+                continue;
+            }
+            let parts = "SELECT data FROM part WHERE message_id = ?1 ORDER BY id LIMIT 8";
+            let mut asked = self.connection.prepare_cached(parts)?;
+            let mut rows = asked.query([text(row, 0)])?;
+            while let Some(row) = rows.next()? {
+                let Ok(part) = record::part(row.get_ref(0)?.as_bytes().unwrap_or_default(), LONGEST) else { continue };
+                if let Some(said) = record::spoken(part.root()) {
+                    return Ok(Some(said.to_owned()));
+                }
             }
         }
         Ok(None)

@@ -2,6 +2,8 @@
 //!
 //! Written for 1.1.65: `storage/session/<project>/<id>.json`,
 //! `storage/message/<session>/<id>.json`, `storage/part/<message>/<id>.json`.
+//! Versions before 0.6 had them by project: `project/<slug>/storage/session/info/<id>.json`, and beside `info` the
+//! folders `message/<session>` and `part/<session>/<message>`; what is in both is copied.
 //! Later versions leave these files where they are and import nothing, so they
 //! stay true of what was said then. Ids rise with time, so the last name is the
 //! newest. A session that the database knows too is told from there.
@@ -39,13 +41,41 @@ pub struct Contents {
     pub hidden: usize,
 }
 
+/// Where what was said in one session lies.
+struct Place {
+    messages: PathBuf,
+    /// A folder in this one for each message.
+    parts: PathBuf,
+}
+
+impl Place {
+    /// By the file that tells of the session.
+    fn of(session: &Path, id: &str) -> Option<Place> {
+        let folder = session.parent()?;
+        Some(match folder.file_name()?.to_str() {
+            Some("info") => {
+                let storage = folder.parent()?;
+                Place { messages: storage.join("message").join(id), parts: storage.join("part").join(id) }
+            }
+            _ => {
+                let storage = folder.ancestors().nth(2)?;
+                Place { messages: storage.join("message").join(id), parts: storage.join("part") }
+            }
+        })
+    }
+}
+
 /// Reads the sessions that are needed.
 pub fn read(look: &Look<'_>, needed: &dyn Fn(&str) -> bool) -> Contents {
-    let storage = look.places.opencode.join("storage");
     let mut contents = Contents::default();
-    let folder = storage.join("session");
-    for project in names(&folder, &mut contents.problems, |e| e.kind != Kind::File && e.kind != Kind::Other) {
-        let folder = folder.join(project);
+    let is_folder = |e: &file::Entry| e.kind != Kind::File && e.kind != Kind::Other;
+    let folder = look.places.opencode.join("storage/session");
+    let mut folders: Vec<PathBuf> =
+        names(&folder, &mut contents.problems, is_folder).into_iter().map(|project| folder.join(project)).collect();
+    let older = look.places.opencode.join("project");
+    let projects = names(&older, &mut contents.problems, is_folder);
+    folders.extend(projects.into_iter().map(|project| older.join(project).join("storage/session/info")));
+    for folder in folders {
         for name in names(&folder, &mut contents.problems, |e| e.name.ends_with(".json")) {
             let Some(id) = name.strip_suffix(".json").filter(|id| id.starts_with("ses_")) else { continue };
             if !needed(id) {
@@ -54,14 +84,14 @@ pub fn read(look: &Look<'_>, needed: &dyn Fn(&str) -> bool) -> Contents {
             }
             look.steps.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(&name);
-            match session(&storage, &path, id, &mut contents.problems) {
+            match session(&path, id, &mut contents.problems) {
                 Ok(Some(stored)) => contents.sessions.push(stored),
                 Ok(None) => {} // it works for another
                 Err(e) => contents.problems.push((path, e)),
             }
         }
     }
-    contents.sessions.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    contents.sessions.sort_by(|a, b| a.id.cmp(&b.id));
     contents.sessions.dedup_by(|a, b| a.id == b.id);
     contents
 }
@@ -81,12 +111,8 @@ fn names(folder: &Path, problems: &mut Vec<(PathBuf, String)>, wanted: impl Fn(&
     names
 }
 
-fn session(
-    storage: &Path,
-    path: &Path,
-    id: &str,
-    problems: &mut Vec<(PathBuf, String)>,
-) -> Result<Option<Stored>, String> {
+fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Result<Option<Stored>, String> {
+    let place = &Place::of(path, id).ok_or("a session lies nowhere")?;
     let bytes = file::read_small(path, LARGEST).map_err(|e| e.to_string())?;
     let doc = record::parse(&bytes, SESSION, 2000).map_err(|_| "a session is not JSON".to_owned())?;
     let root = doc.root();
@@ -106,11 +132,12 @@ fn session(
         transcript: path.to_owned(),
         ..Stored::default()
     };
-    let folder = storage.join("message").join(id);
-    let messages = names(&folder, problems, |e| e.name.ends_with(".json"));
+    let folder = &place.messages;
+    let messages = names(folder, problems, |e| e.name.ends_with(".json"));
     let counted = messages.len() <= COUNTED;
     let mut sum = (Tokens::default(), 0.0);
     let mut whole = counted;
+    let mut answered: Option<crate::json::Doc> = None;
     for (i, name) in messages.iter().enumerate() {
         let last = i + 1 == messages.len();
         if !last && i > 0 && !counted {
@@ -132,9 +159,12 @@ fn session(
         let message = doc.root();
         let is = |role: &str| message.get("role").str() == Some(role);
         if is("user") && stored.prompt.is_none() && i == 0 {
-            stored.prompt = prompt(storage, name, problems);
+            stored.prompt = prompt(place, name, problems);
         }
         if is("assistant") {
+            if stored.directory.is_none() {
+                stored.directory = message.get("path").get("cwd").some_str().map(str::to_owned);
+            }
             let model = message.get("modelID").some_str();
             let provider = message.get("providerID").some_str();
             stored.model = model.map(|m| provider.map_or_else(|| m.to_owned(), |p| format!("{p}/{m}")));
@@ -149,16 +179,28 @@ fn session(
                 None => whole = false,
             }
         }
+        let mute = last && record::ends_without_a_word(message);
         if last {
             stored.stand = record::stand(message);
             let at = |key: &str| message.get("time").get(key).u64().and_then(|t| i64::try_from(t).ok());
             stored.since = at("created").unwrap_or(0);
             stored.updated = stored.updated.max(at("completed").unwrap_or(stored.since));
+            if is("user")
+                && let Some(doc) = &answered
+                && let Some(stand) = record::stand_behind(stored.since, doc.root())
+            {
+                stored.stand = stand;
+            }
             if stored.is_open() {
-                for part in parts(storage, name, problems) {
+                for part in parts(place, name, problems) {
                     stored.take(part.root());
                 }
+            } else if mute && !parts(place, name, problems).any(|part| record::gives(part.root())) {
+                stored.given_up();
             }
+        }
+        if is("assistant") {
+            answered = Some(doc);
         }
     }
     stored.tokens = whole.then_some(sum.0);
@@ -168,11 +210,11 @@ fn session(
 
 /// The parts of a message, oldest first; what cannot be read is told.
 fn parts<'a>(
-    storage: &Path,
+    place: &Place,
     message: &str,
     problems: &'a mut Vec<(PathBuf, String)>,
 ) -> impl Iterator<Item = crate::json::Doc> + use<'a> {
-    let folder = storage.join("part").join(message.trim_end_matches(".json"));
+    let folder = place.parts.join(message.trim_end_matches(".json"));
     let names = names(&folder, problems, |e| e.name.ends_with(".json"));
     names.into_iter().filter_map(move |name| {
         let path = folder.join(name);
@@ -181,20 +223,20 @@ fn parts<'a>(
     })
 }
 
-fn prompt(storage: &Path, message: &str, problems: &mut Vec<(PathBuf, String)>) -> Option<String> {
-    parts(storage, message, problems).find_map(|doc| record::spoken(doc.root()).map(str::to_owned))
+fn prompt(place: &Place, message: &str, problems: &mut Vec<(PathBuf, String)>) -> Option<String> {
+    parts(place, message, problems).find_map(|doc| record::spoken(doc.root()).map(str::to_owned))
 }
 
 /// Every message of a session with its parts, oldest first, for what was said.
 pub fn conversation(transcript: &Path) -> io::Result<Vec<(crate::json::Doc, Vec<crate::json::Doc>)>> {
-    let storage = transcript.ancestors().nth(3).ok_or(io::ErrorKind::InvalidInput)?;
     let id = transcript.file_stem().and_then(|s| s.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
-    let folder = storage.join("message").join(id);
+    let place = Place::of(transcript, id).ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = &place.messages;
     let mut problems = Vec::new();
     let mut all = Vec::new();
-    for name in names(&folder, &mut problems, |e| e.name.ends_with(".json")) {
+    for name in names(folder, &mut problems, |e| e.name.ends_with(".json")) {
         let Ok(message) = record::message(&file::read_small(&folder.join(&name), LARGEST)?) else { continue };
-        let parts = parts(storage, &name, &mut problems).collect();
+        let parts = parts(&place, &name, &mut problems).collect();
         all.push((message, parts));
     }
     Ok(all)

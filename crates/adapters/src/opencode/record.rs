@@ -82,6 +82,11 @@ impl Stored {
         self.stand == Stand::Open
     }
 
+    /// An answer that gave nothing was ended by a person.
+    pub fn given_up(&mut self) {
+        self.stand = Stand::Aborted("ended while its request was to be made again".into());
+    }
+
     /// Takes in what a part of the newest message shows of an open turn.
     pub fn take(&mut self, part: Value<'_>) {
         if let Some(how) = refused(part) {
@@ -94,8 +99,9 @@ impl Stored {
 const MESSAGE: Keep = |parent, key| match parent {
     b"" => matches!(
         key,
-        b"id" | b"role" | b"time" | b"error" | b"finish" | b"tokens" | b"cost" | b"modelID" | b"providerID"
+        b"id" | b"role" | b"time" | b"error" | b"finish" | b"tokens" | b"cost" | b"modelID" | b"providerID" | b"path"
     ),
+    b"path" => key == b"cwd",
     b"time" => matches!(key, b"created" | b"completed"),
     b"error" => matches!(key, b"name" | b"data"),
     b"data" => matches!(key, b"message" | b"statusCode"),
@@ -162,6 +168,29 @@ pub fn stand(message: Value<'_>) -> Stand {
     }
 }
 
+/// How a turn stands that ends with a message of a person's, by the newest of the agent's: what was queued is not taken
+/// up after an error, nor after a person has ended what went before.
+pub fn stand_behind(asked: i64, answer: Value<'_>) -> Option<Stand> {
+    let ended = answer.get("time").get("completed").u64().and_then(|t| i64::try_from(t).ok());
+    let ended = answer.get("error").exists() && ended.is_some_and(|at| at >= asked);
+    ended.then(|| stand(answer))
+}
+
+/// Whether an answer has an end, of which neither a step nor an error tells. That is so of commands that a person ran;
+/// and where nothing was given, a person ended it while a failed request was about to be made again.
+pub fn ends_without_a_word(message: Value<'_>) -> bool {
+    let has = |key: &str| message.get(key).exists();
+    message.get("role").str() == Some("assistant")
+        && message.get("time").get("completed").exists()
+        && !has("finish")
+        && !has("error")
+}
+
+/// Whether a part is something that an answer gives.
+pub fn gives(part: Value<'_>) -> bool {
+    !matches!(part.get("type").str(), None | Some("step-start" | "retry" | "snapshot"))
+}
+
 /// The call of a part that has no result yet.
 fn pending(part: Value<'_>) -> Option<Pending> {
     let state = part.get("state");
@@ -185,10 +214,13 @@ fn refused(part: Value<'_>) -> Option<String> {
     let what = match state.get("error").str()? {
         "The user rejected permission to use this specific tool call." => "permission",
         "The user dismissed this question" => "question",
+        // A sub-agent that a command began: the message around it reads as if it had ended by itself.
+        "Cancelled" => "cancelled",
         _ => return None,
     };
     let call = Call::new("", part.get("tool").some_str().unwrap_or("tool"), state.get("input"), None);
-    Some(format!("{what} rejected: {}", call.told()))
+    let rejected = if what == "cancelled" { "" } else { " rejected" };
+    Some(format!("{what}{rejected}: {}", call.told()))
 }
 
 /// What a person wrote in a part; OpenCode adds parts of its own.
@@ -274,6 +306,7 @@ mod tests {
             of("The user rejected permission to use this specific tool call with the following feedback: x"),
             None
         );
+        assert_eq!(of("Cancelled").as_deref(), Some("cancelled: bash ls"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::bind::{self, Agent, Held, Hold, LOGGED_MS, Loose, SLACK_MS};
 use super::record::{Stand, Stored};
 use super::{Kind, NAME, db, legacy, warning};
 use crate::agent_process as ap;
-use crate::look::{About, Look, Report, Scope, Sighting, same_place};
+use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::tool::Call;
 
 /// Tells of every session.
@@ -35,6 +35,10 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     let root = |id: &str| roots.get(id).cloned().or_else(|| by_id.contains_key(id).then(|| id.to_owned()));
     let mut held = bind::bind(agents, &root, &|id| by_id.get(id).copied(), report);
     drop(by_id);
+    for loose in held.loose.iter_mut().filter(|l| l.continues) {
+        let before = |s: &&Stored| s.updated <= loose.started && loose.is_at(s);
+        loose.last = sessions.iter().filter(before).max_by_key(|s| s.updated).map(|s| s.id.clone());
+    }
     for stored in sessions {
         let hold = held.sessions.remove(&stored.id);
         let below = hold.as_ref().map_or_else(Vec::new, |h| at_work(h, below.get(&stored.id)));
@@ -178,7 +182,11 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
 fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
-        Ok(_) => match loose.iter().find(|l| could_run(look, l, stored)) {
+        Ok(_) => match loose.iter().find(|l| could_run(look, l, stored) || could_show(l, stored)) {
+            Some(l) if could_show(l, stored) => Fact::Unseen(Untrusted::new(format!(
+                "opencode process {} went on with the last session of its directory, which may be this one",
+                l.pid
+            ))),
             Some(l) => Fact::Unseen(Untrusted::new(format!(
                 "opencode process {}, tied to no session, stands in the same or an unknown directory",
                 l.pid
@@ -193,14 +201,13 @@ fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
     let open = matches!(stored.stand, Stand::Open | Stand::Unread(_));
     let written = stored.updated + SLACK_MS >= loose.started;
     let logged = loose.quiet && look.now.0 - stored.updated > LOGGED_MS;
-    let here = match &stored.directory {
-        Some(directory) => {
-            let at = |place: &std::path::PathBuf| same_place(place, std::path::Path::new(directory));
-            loose.places.is_empty() || loose.places.iter().any(at)
-        }
-        None => true,
-    };
-    open && written && !logged && here
+    open && written && !logged && loose.is_at(stored)
+}
+
+/// What a terminal that was told to continue shows, it does not say before it is asked something.
+fn could_show(loose: &Loose, stored: &Stored) -> bool {
+    let touched = || stored.updated > loose.started && loose.is_at(stored);
+    loose.continues && (loose.last.as_ref() == Some(&stored.id) || touched())
 }
 
 /// What a process asks a person.

@@ -75,8 +75,7 @@ pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warni
     });
     let (mut sessions, more) = read.unwrap_or_default();
     problems.extend(more);
-    let known: HashSet<String> = sessions.keys().cloned().collect();
-    older(&look.places.opencode.join("storage"), &known, &mut sessions, &mut problems);
+    older(&look.places.opencode, &mut sessions, &mut problems);
 
     let parents: HashMap<&str, &str> =
         sessions.iter().filter_map(|(id, s)| Some((id.as_str(), s.parent.as_deref()?))).collect();
@@ -137,23 +136,38 @@ fn stored(db: &db::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
     Ok((sessions, problems))
 }
 
-/// Adds what the older layout holds of sessions that the database does not know.
-fn older(storage: &Path, known: &HashSet<String>, sessions: &mut Sessions, problems: &mut Problems) {
+/// Adds what the older layouts hold of sessions that the database, or the newer of them, does not know.
+fn older(store: &Path, sessions: &mut Sessions, problems: &mut Problems) {
+    let known: HashSet<String> = sessions.keys().cloned().collect();
+    let storage = store.join("storage");
     for project in names(&storage.join("session"), problems) {
-        let folder = storage.join("session").join(project);
-        for name in names(&folder, problems) {
-            let Some(id) = name.strip_suffix(".json").filter(|id| !known.contains(*id)) else { continue };
-            let keep = |_: &[u8], key: &[u8]| matches!(key, b"directory" | b"parentID");
-            let Some(doc) = parsed(&folder.join(&name), problems, |bytes| record::parse(bytes, keep, 4000).ok()) else {
-                continue;
-            };
-            let session = sessions.entry(id.to_owned()).or_default();
-            session.parent = doc.root().get("parentID").some_str().map(str::to_owned);
-            session.dir = doc.root().get("directory").some_str().map(str::to_owned);
-        }
+        about(&storage.join("session").join(project), &known, sessions, problems);
     }
-    for id in names(&storage.join("message"), problems).into_iter().filter(|id| !known.contains(id)) {
-        let folder = storage.join("message").join(&id);
+    used(&storage.join("message"), &known, sessions, problems);
+    let known: HashSet<String> = sessions.keys().cloned().collect();
+    for project in names(&store.join("project"), problems) {
+        let storage = store.join("project").join(project).join("storage/session");
+        about(&storage.join("info"), &known, sessions, problems);
+        used(&storage.join("message"), &known, sessions, problems);
+    }
+}
+
+fn about(folder: &Path, known: &HashSet<String>, sessions: &mut Sessions, problems: &mut Problems) {
+    for name in names(folder, problems) {
+        let Some(id) = name.strip_suffix(".json").filter(|id| !known.contains(*id)) else { continue };
+        let keep = |_: &[u8], key: &[u8]| matches!(key, b"directory" | b"parentID");
+        let Some(doc) = parsed(&folder.join(&name), problems, |bytes| record::parse(bytes, keep, 4000).ok()) else {
+            continue;
+        };
+        let session = sessions.entry(id.to_owned()).or_default();
+        session.parent = doc.root().get("parentID").some_str().map(str::to_owned);
+        session.dir = doc.root().get("directory").some_str().map(str::to_owned);
+    }
+}
+
+fn used(folder: &Path, known: &HashSet<String>, sessions: &mut Sessions, problems: &mut Problems) {
+    for id in names(folder, problems).into_iter().filter(|id| !known.contains(id)) {
+        let folder = folder.join(&id);
         for name in names(&folder, problems).into_iter().filter(|name| name.ends_with(".json")) {
             if let Some(doc) = parsed(&folder.join(name), problems, |bytes| record::message(bytes).ok()) {
                 sessions.entry(id.clone()).or_default().take(doc.root());

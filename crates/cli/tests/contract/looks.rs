@@ -213,7 +213,7 @@ fn without_requests(text: &str) -> String {
     let heavy = ["api-request", "api-request-shape", "api-request-blob", "attachment"];
     let is_heavy = |line: &str| {
         let line = serde_json::from_str::<Value>(line).unwrap_or_default();
-        let tells = ["max_turns_reached", "hook_stopped_continuation", "structured_output"];
+        let tells = ["max_turns_reached", "hook_stopped_continuation", "hook_deferred_tool", "structured_output"];
         let tells = tells.iter().any(|kind| line["attachment"]["type"] == *kind);
         !tells && heavy.iter().any(|kind| line["type"] == *kind)
     };

@@ -222,6 +222,28 @@ fn a_damaged_conversation_harms_no_other() {
 }
 
 #[test]
+fn what_a_person_ran_and_what_was_complained_of_after_an_answer_is_no_turn() {
+    let sandbox = Sandbox::new("gemini-by-hand");
+    let store = GeminiStore::of(&sandbox);
+    let by_hand =
+        "I ran the following shell command:\n```sh\nls\n```\n\nThis produced the following result:\n```\na\n```";
+    let ran = |chat: crate::gemini_store::GeminiChat, id: &str| {
+        chat.message(id, "user", json!([{"text": by_hand}]), json!({}))
+    };
+    drop(ran(store.session(&id(1)).asked("one").answered("1"), "x1"));
+    drop(ran(store.session(&id(2)), "x2").asked("two").answered("2"));
+    store.session(&id(3)).asked("three").answered("3").noted("error", "No saved checkpoint found with tag: x.");
+    store.session(&id(4)).asked("four").noted("error", "[API Error: no]");
+    drop(ran(store.session(&id(5)).asked("five").noted("info", "Request cancelled."), "x5"));
+    store.session(&id(6)).asked("six").noted("info", "Request cancelled.").noted("error", "No such command");
+    let seen = list(&sandbox);
+    for (n, status) in [(1, "done"), (2, "done"), (3, "done"), (4, "failed"), (5, "stopped"), (6, "stopped")] {
+        seen.expect(&id(n), status, None);
+    }
+    assert_eq!(seen.session(&id(2))["prompt"], "two");
+}
+
+#[test]
 fn a_line_that_cannot_be_read_is_not_guessed_at() {
     let sandbox = Sandbox::new("gemini-broken-line");
     let store = GeminiStore::of(&sandbox);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use lariat_testkit::{Sandbox, database};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     asking::{ask, list},
@@ -201,6 +201,48 @@ fn legacy(store: &OpenCodeStore, id: &str, last: &str) {
     put("part/msg_1/prt_1.json", "{\n \"type\": \"text\",\n \"text\": \"hello\"\n}");
     put(&format!("message/{id}/msg_2.json"), last);
     put("part/msg_2/prt_2.json", r#"{"type": "text", "text": "hi there"}"#);
+}
+
+#[test]
+fn the_oldest_layout_is_read_too() {
+    let sandbox = Sandbox::new("opencode-oldest");
+    let store = OpenCodeStore::without_database(&sandbox);
+    let put = |path: &str, text: &Value| {
+        let path = store.path(&format!("project/home-dev/storage/session/{path}.json"));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the oldest store");
+        fs::write(path, format!("{text:#}")).expect("a file of the oldest store");
+    };
+    let session = |id: &str, last: &Value| {
+        put(&format!("info/{id}"), &json!({"id": id, "title": "old", "time": {"created": 1, "updated": 2}}));
+        put(&format!("message/{id}/msg_1"), &json!({"id": "msg_1", "role": "user", "time": {"created": 1}}));
+        put(&format!("part/{id}/msg_1/prt_1"), &json!({"type": "text", "text": "hello"}));
+        put(&format!("message/{id}/msg_2"), last);
+        put(&format!("part/{id}/msg_2/prt_2"), &json!({"type": "text", "text": "hi there"}));
+    };
+    let tokens = json!({"input": 3, "output": 4, "reasoning": 1, "cache": {"read": 2, "write": 0}});
+    let path = json!({"cwd": "/home/dev/work", "root": "/home/dev"});
+    let last = json!({"role": "assistant", "modelID": "m", "providerID": "p", "cost": 0.25, "tokens": tokens,
+        "path": path, "time": {"created": 1, "completed": 2}});
+    session("ses_a", &last);
+    session("ses_b", &json!({"role": "assistant", "time": {"created": 1}}));
+    // What a later version has copied is told from there.
+    let mut other = last.clone();
+    other["time"]["created"] = json!(2);
+    session("ses_older", &other);
+    legacy(&store, "ses_older", &other.to_string());
+    let seen = list(&sandbox);
+    seen.expect("ses_a", "done", None);
+    seen.expect("ses_b", "interrupted", None);
+    let row = seen.session("ses_a");
+    assert_eq!(
+        (&row["prompt"], &row["model"], &row["cwd"]),
+        (&json!("hello"), &json!("p/m"), &json!("/home/dev/work"))
+    );
+    assert_eq!(row["tokens"], json!({"input": 3, "output": 5, "cache_read": 2, "cache_write": 0}));
+    assert_eq!((seen.sessions().len(), &seen.session("ses_older")["cwd"]), (3, &json!("/home/dev")));
+    assert_eq!(ask(&sandbox, &["peek", "ses_a", "--json"]).json()["reply"], "hi there");
+    let used = ask(&sandbox, &["usage", "--json"]).json();
+    assert_eq!(used["total"]["tokens"]["input"], 6, "{used:#}");
 }
 
 #[test]

@@ -7,10 +7,10 @@ use lariat_testkit::{
     database::{write as write_to, write_and_die},
     wait_until,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    asking::{ask, lariat, list},
+    asking::{Answer, ask, lariat, list},
     moment::now,
     opencode_store::OpenCodeStore,
 };
@@ -229,6 +229,66 @@ fn what_was_said_after_a_reply_that_was_cut_off_is_told() {
     store.session("ses_two").asked("one").message(&cut_off, &half).asked("two");
     let peeked = ask(&sandbox, &["peek", "ses_two", "-n", "9", "--json"]).json();
     assert_eq!(peeked["messages"].as_array().expect("messages").len(), 1, "{peeked}");
+}
+
+#[test]
+fn what_is_queued_is_not_taken_up_after_an_error_or_an_abort() {
+    let sandbox = Sandbox::new("opencode-queued");
+    let store = OpenCodeStore::of(&sandbox);
+    let ended = |how: Value, at: i64| {
+        let mut message = json!({"role": "assistant", "time": {"created": now(), "completed": at}});
+        message.as_object_mut().expect("an object").extend(how.as_object().expect("an object").clone());
+        message
+    };
+    let later = now() + HOUR;
+    let aborted = json!({"error": {"name": "MessageAbortedError", "data": {}}});
+    let failed = json!({"error": {"name": "APIError", "data": {"message": "it broke"}}});
+    let cases = [("ses_a", aborted.clone(), later, "stopped"), ("ses_b", failed, later, "failed")];
+    // What was answered well lets the next be taken up; and what was asked after an abort is a turn of its own.
+    let goes_on = [("ses_c", json!({"finish": "stop"}), later, "interrupted"), ("ses_d", aborted, 1, "interrupted")];
+    for (id, how, at, _) in cases.iter().chain(&goes_on) {
+        store.session(id).asked("one").message(&ended(how.clone(), *at), &[]).asked("two");
+    }
+    // Ended by a person while a failed request was to be made again; and a command that a person ran.
+    let begun = [json!({"type": "step-start"})];
+    store.session("ses_e").asked("one").message(&ended(json!({}), later), &begun);
+    let by_hand = [json!({"type": "tool", "tool": "bash", "state": {"status": "completed", "input": {}}})];
+    let own = [json!({"type": "text", "text": "The following tool was executed by the user", "synthetic": true})];
+    let user = json!({"role": "user", "time": {"created": now()}});
+    let ran = store.session("ses_f").message(&user, &own).message(&ended(json!({}), later), &by_hand);
+    ran.asked("now this").answered("done");
+    let seen = list(&sandbox);
+    for (id, .., status) in cases.iter().chain(&goes_on) {
+        seen.expect(id, status, None);
+    }
+    seen.expect("ses_e", "stopped", None);
+    seen.expect("ses_f", "done", None);
+    assert_eq!(seen.session("ses_f")["prompt"], "now this");
+}
+
+#[test]
+fn one_that_was_told_to_continue_may_show_the_last_session() {
+    let sandbox = Sandbox::new("opencode-continue");
+    let store = OpenCodeStore::of(&sandbox);
+    let at = |id: &'static str, ago: i64| store.session_at(id, &sandbox.work(), None, now() - ago);
+    at("ses_old", 2 * HOUR).asked("one").answered("1");
+    at("ses_last", HOUR).asked("two").answered("2");
+    let elsewhere = sandbox.project("elsewhere");
+    store.session_at("ses_elsewhere", &elsewhere, None, now() - 1000).asked("three").answered("3");
+    let someone = sandbox.lookalike("opencode", &["--continue"]);
+    for args in [&["ls", "--json"][..], &["ls", "-a", "--json"]] {
+        let seen = Answer::of(&ask(&sandbox, args));
+        seen.expect("ses_last", "unknown", None);
+        assert_eq!((seen.code, seen.unbound()), (5, vec![someone.pid()]));
+    }
+    let seen = list(&sandbox);
+    seen.expect("ses_old", "done", None);
+    seen.expect("ses_elsewhere", "done", None);
+    // Once it names one, it is at no other.
+    store.logs(&someone, "aaaa", "message=loop session.id=ses_old step=0");
+    let seen = list(&sandbox);
+    seen.expect("ses_old", "idle", Some(someone.pid()));
+    seen.expect("ses_last", "done", None);
 }
 
 #[test]

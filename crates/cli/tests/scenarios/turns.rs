@@ -8,6 +8,7 @@ use crate::{
     asking::{id, list},
     claude_store::ClaudeStore,
     codex_store::CodexStore,
+    moment::{iso, now},
 };
 
 #[test]
@@ -89,7 +90,7 @@ fn what_a_sub_agent_asks_is_told_and_not_that_it_was_called() {
 fn an_accounting_that_misses_a_run_tells_no_cost() {
     let sandbox = Sandbox::new("accounting");
     let claude = ClaudeStore::of(&sandbox);
-    let at = crate::moment::now() - 60_000;
+    let at = now() - 60_000;
     let account = |calls: u64, more: Value| {
         let mut line = json!({"type": "cost-state", "totalCostUSD": 0.7, "modelUsage": {"claude-opus-5-5":
             {"inputTokens": 100 * calls, "outputTokens": 7 * calls, "cacheReadInputTokens": 300 * calls,
@@ -138,4 +139,210 @@ fn a_copied_beginning_is_not_its_own() {
     assert_eq!(row["cwd"], sandbox.work().to_str().unwrap(), "{row:#}");
     assert_eq!((&row["branch"], &row["parent"]), (&json!("main"), &Value::Null), "{row:#}");
     assert!(!row["started_at"].as_str().unwrap().starts_with("2020"), "{row:#}");
+}
+
+#[test]
+fn where_it_was_taken_and_what_it_was_branched_from_is_told() {
+    let sandbox = Sandbox::new("taken-elsewhere");
+    let claude = ClaudeStore::of(&sandbox);
+    // As `/cd` writes it; what was said before, and where, stays.
+    let moved = |to: &str| json!({"type": "relocated", "sessionId": id(1), "relocatedCwd": to});
+    claude.session(&id(1)).asked("fix it").answered("fixed").said(moved("/first")).said(moved("/then"));
+    // As `/branch` copies each line.
+    let copied = json!({"type": "user", "message": {"role": "user", "content": "go on"},
+        "forkedFrom": {"sessionId": id(1), "messageUuid": id(7)}});
+    claude.session(&id(2)).said(copied).answered("fixed");
+    claude.session(&id(3)).asked("fix it").answered("fixed");
+    let seen = list(&sandbox);
+    assert_eq!(seen.session(&id(1))["cwd"], "/then");
+    assert_eq!(seen.session(&id(2))["parent"], format!("claude:{}", id(1)));
+    assert_eq!(seen.session(&id(3))["parent"], Value::Null);
+}
+
+#[test]
+fn what_an_editor_says_for_itself_is_nobody_s_prompt() {
+    let sandbox = Sandbox::new("editor");
+    let claude = ClaudeStore::of(&sandbox);
+    let by_editor = "<ide_opened_file>The user opened the file /work/a.rs in the IDE.</ide_opened_file>";
+    let texts = |texts: &[&str]| {
+        let content: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
+        json!({"type": "user", "message": {"role": "user", "content": content}})
+    };
+    claude.session(&id(1)).said(texts(&[by_editor, "fix it"])).answered("fixed");
+    claude.session(&id(2)).said(texts(&["<b> is missing in a.html", "and elsewhere"])).answered("fixed");
+    let seen = list(&sandbox);
+    assert_eq!(seen.session(&id(1))["prompt"], "fix it");
+    assert_eq!(seen.session(&id(2))["prompt"], "<b> is missing in a.html");
+}
+
+#[test]
+fn sub_agents_that_lie_beside_their_session_count_for_it() {
+    let sandbox = Sandbox::new("agents-beside");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = claude.session(&id(1)).asked("fix it").answered("fixed");
+    claude.session(&id(2)).asked("fix it").answered("fixed");
+    let answer = |n: u64, session: &str| {
+        json!({"type": "assistant", "isSidechain": true, "agentId": "1c809f1f", "sessionId": session, "message": {
+            "id": format!("below-{n}"), "role": "assistant", "model": "claude-opus-5-5", "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "found"}], "usage": {"input_tokens": 1000 * n, "output_tokens": 1}}})
+    };
+    // As versions from 2.0.2x on wrote them; the last one's session is not here.
+    for (name, n, session) in [("1c809f1f", 1, id(1)), ("2c809f1f", 2, id(1)), ("3c809f1f", 3, id(9))] {
+        let path = one.path.with_file_name(format!("agent-{name}.jsonl"));
+        std::fs::write(path, format!("{}\n", answer(n, &session))).expect("a sub-agent's lines");
+    }
+    // Those of a workflow, as 2.1.325 writes them.
+    let below = one.path.with_file_name(id(2)).join("subagents/workflows/wf_1");
+    std::fs::create_dir_all(&below).expect("a folder");
+    std::fs::write(below.join("agent-a4.jsonl"), format!("{}\n", answer(4, &id(2)))).expect("a sub-agent's lines");
+    let seen = list(&sandbox);
+    assert_eq!(seen.sessions().len(), 2, "{:#}", seen.json);
+    assert_eq!(seen.session(&id(1))["tokens"]["input"], 3100);
+    assert_eq!(seen.session(&id(2))["tokens"]["input"], 4100);
+    seen.expect(&id(1), "done", None);
+    let used = crate::asking::ask(&sandbox, &["usage", "--json"]).json();
+    assert_eq!(used["total"]["tokens"]["input"], 200 + 10_000, "{used:#}");
+    // One of them is not finished.
+    std::fs::write(below.join("agent-a4.meta.json"), r#"{"description":"look"}"#).expect("what is said about it");
+    let cut = json!({"type": "user", "isSidechain": true, "message": {"role": "user", "content": "look"}});
+    std::fs::write(below.join("agent-a4.jsonl"), format!("{cut}\n")).expect("a sub-agent's lines");
+    list(&sandbox).expect(&id(2), "interrupted", None);
+}
+
+/// A rollout as it stands in the store.
+fn rollout(sandbox: &Sandbox, n: u64, lines: &[Value]) -> std::path::PathBuf {
+    let path =
+        CodexStore::of(sandbox).path(&format!("sessions/2025/08/20/rollout-2025-08-20T07-47-10-{}.jsonl", id(n)));
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, lines).expect("a rollout");
+    path
+}
+
+#[test]
+fn rollouts_before_there_were_envelopes_are_read() {
+    let sandbox = Sandbox::new("codex-bare");
+    let text = |role: &str, text: &str| {
+        let kind = if role == "user" { "input_text" } else { "output_text" };
+        json!({"type": "message", "id": null, "role": role, "content": [{"type": kind, "text": text}]})
+    };
+    let first = |n: u64| {
+        json!({"id": id(n), "timestamp": "2025-08-20T07:47:10.340Z", "instructions": null,
+        "git": {"commit_hash": "1c809f1f", "branch": "old"}})
+    };
+    let state = json!({"record_type": "state"});
+    let tagged = text("user", "<environment_context>\n  <cwd>/work/one</cwd>\n</environment_context>");
+    let plain = text("user", "<environment_context>\nCurrent working directory: /work/two\nApproval policy: never\n");
+    let call = json!({"type": "function_call", "id": "fc_1", "name": "shell", "call_id": "call_1",
+        "arguments": "{\"command\":[\"make\"]}"});
+    let output = json!({"type": "function_call_output", "call_id": "call_1", "output": "ok"});
+    let asked = text("user", "fix it");
+    let ended = text("assistant", "fixed");
+    let thought = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    let all = [&first(1), &state, &tagged, &asked, &state, &thought, &call, &output, &ended, &state].map(Value::clone);
+    rollout(&sandbox, 1, &all);
+    rollout(&sandbox, 2, &[first(2), state.clone(), plain, asked, state.clone(), call, state]);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    seen.expect(&id(2), "interrupted", None);
+    for (n, cwd) in [(1, "/work/one"), (2, "/work/two")] {
+        let row = seen.session(&id(n));
+        let told = ["prompt", "cwd", "branch", "started_at"].map(|key| row[key].as_str());
+        assert_eq!(told, [Some("fix it"), Some(cwd), Some("old"), Some("2025-08-20T07:47:10.340Z")], "{row:#}");
+    }
+    assert_eq!(seen.warnings(), [""; 0]);
+    let peeked = crate::asking::ask(&sandbox, &["peek", &id(1), "--json"]);
+    assert_eq!(peeked.json()["reply"], "fixed");
+}
+
+#[test]
+fn what_works_for_another_thread_is_no_session_even_if_it_does_not_say_for_which() {
+    let sandbox = Sandbox::new("codex-nobody-s");
+    let at = "2026-01-10T07:47:10Z";
+    let meta = |n: u64, source: Value| json!({"timestamp": at, "type": "session_meta", "payload": {"id": id(n), "cwd": "/w", "source": source}});
+    let asked = json!({"timestamp": at, "type": "event_msg", "payload": {"type": "user_message", "message": "look"}});
+    let sources = [
+        json!("cli"),
+        json!({"subagent": "review"}),
+        json!({"subagent": {"other": "guardian"}}),
+        json!({"internal": "memory_consolidation"}),
+        json!("exec"),
+    ];
+    for (n, source) in (1..).zip(sources) {
+        rollout(&sandbox, n, &[meta(n, source), asked.clone()]);
+    }
+    let seen = list(&sandbox);
+    let mut ids: Vec<&str> = seen.sessions().iter().map(|s| s["native_id"].as_str().expect("an id")).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [id(1), id(5)], "{:#}", seen.json);
+    seen.expect(&id(1), "interrupted", None);
+}
+
+#[test]
+fn an_error_before_the_end_of_a_turn_is_its_failure() {
+    let sandbox = Sandbox::new("codex-error");
+    let codex = CodexStore::of(&sandbox);
+    let meta = |n: u64| json!({"timestamp": "2026-03-01T07:47:10Z", "type": "session_meta", "payload": {"id": id(n), "cwd": "/w"}});
+    let event = |payload: Value| json!({"timestamp": "2026-03-01T07:47:11Z", "type": "event_msg", "payload": payload});
+    let begun = event(json!({"type": "task_started", "turn_id": "1"}));
+    let over = event(json!({"type": "task_complete", "turn_id": "1", "last_agent_message": null}));
+    let error = |info: &str| event(json!({"type": "error", "message": "it broke", "codex_error_info": info}));
+    for (n, info) in [(1, "server_overloaded"), (2, "thread_rollback_failed")] {
+        rollout(&sandbox, n, &[meta(n), begun.clone(), error(info), over.clone()]);
+    }
+    // Not said at all, as by versions whose turns name no root: something was asked, and nothing came of it.
+    let asked = event(json!({"type": "user_message", "message": "fix it"}));
+    let thought = event(json!({"type": "agent_reasoning", "text": "hm"}));
+    let rooted =
+        event(json!({"type": "task_complete", "turn_id": "1", "root_turn_id": "1", "last_agent_message": null}));
+    let compacted = json!({"timestamp": "2026-03-01T07:47:11Z", "type": "compacted", "payload": {"message": "all"}});
+    rollout(&sandbox, 5, &[meta(5), begun.clone(), asked.clone(), over.clone()]);
+    rollout(&sandbox, 6, &[meta(6), begun.clone(), asked.clone(), thought, over.clone()]);
+    rollout(&sandbox, 7, &[meta(7), begun.clone(), asked, rooted]);
+    rollout(&sandbox, 8, &[meta(8), begun.clone(), compacted, over.clone()]);
+    // Said in an earlier turn.
+    let again = event(json!({"type": "task_started", "turn_id": "2"}));
+    let well = event(json!({"type": "task_complete", "turn_id": "2", "last_agent_message": "fixed"}));
+    let lines = [meta(3), begun.clone(), error("other"), over.clone(), again, well];
+    rollout(&sandbox, 3, &lines);
+    // One that lives says what it needs.
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&agent, &id(4));
+    let limit = json!({"type": "error", "message": "slow down", "codex_error_info": "rate_limit_exceeded"});
+    codex.thread(&id(4)).asked("fix it").add("event_msg", limit).answered("");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "failed", None);
+    assert_eq!(seen.session(&id(1))["reason"], "it broke");
+    seen.expect(&id(2), "done", None);
+    seen.expect(&id(3), "done", None);
+    seen.expect(&id(5), "failed", None);
+    assert_eq!(seen.session(&id(5))["reason"], "it ended without an answer");
+    for n in 6..=8 {
+        seen.expect(&id(n), "done", None);
+    }
+    assert_eq!(seen.session(&id(4))["reason"], "limit: slow down");
+}
+
+#[test]
+fn an_end_of_a_rollout_that_cannot_be_read_is_not_guessed_at() {
+    let sandbox = Sandbox::new("codex-broken-line");
+    let codex = CodexStore::of(&sandbox);
+    let thread = codex.thread(&id(1)).asked("one").answered("1").asked("two").calls("call_1", "make").answered("2");
+    let good = std::fs::read_to_string(&thread.path).expect("a rollout");
+    let with_broken = |broken: usize, upto: usize| {
+        let lines = good.lines().take(upto).enumerate();
+        let lines = lines.map(|(i, line)| if i == broken { &line[..line.len() / 2] } else { line });
+        let beside =
+            json!({"timestamp": iso(now()), "type": "event_msg", "payload": {"type": "thread_settings_applied"}});
+        let lines: String = lines.map(|line| format!("{line}\n")).chain([format!("{beside}\n")]).collect();
+        std::fs::write(&thread.path, lines).expect("a rollout");
+        list(&sandbox).session(&id(1))["status"].clone()
+    };
+    let of =
+        |text: &str| good.lines().enumerate().filter(|(_, l)| l.contains(text)).map(|(n, _)| n).collect::<Vec<_>>();
+    let all = good.lines().count();
+    let (ends, calls) = (of("task_complete"), of("\"function_call\""));
+    assert_eq!(with_broken(ends[1], all), "unknown", "it may have been the end, or an error");
+    assert_eq!(with_broken(ends[0], all), "done", "what came later tells");
+    assert_eq!(with_broken(calls[0] - 1, calls[0] + 1), "interrupted", "it was at work after that");
 }

@@ -50,6 +50,13 @@ fn a_hook_halts_it() {
 }
 
 #[test]
+fn a_hook_puts_a_tool_off() {
+    let later = json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "defer"}});
+    let settings = hook("PreToolUse", &format!("echo '{later}'"));
+    ends_well("p-hook-defers-tool", "TOOL touch later", &[&FREE[..], &["--settings", &settings]].concat());
+}
+
+#[test]
 fn commands_of_its_own() {
     ends_well("p-command", "/context", &[]);
 }

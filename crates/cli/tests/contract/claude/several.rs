@@ -1,11 +1,11 @@
 //! Claude Code where one process is not one session, or one session is not one process: resumed,
 //! forked, nested, side by side, with sub-agents, and in the background.
 
-use lariat_testkit::{DEADLINE, Exit, Signal, agents::Claude, record::Store, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Signal, agents::Claude, record::Store, wait_for, wait_until};
 use serde_json::Value;
 
 use super::{FREE, accounted, asked, last_result, reported, same_session, session_id, transcript};
-use crate::looks::{Stage, Tokens, lines};
+use crate::looks::{Row, Stage, Tokens, lines};
 
 /// The id of a finished session.
 #[track_caller]
@@ -95,6 +95,39 @@ fn forked() {
     stage.agree_on_reply(&parent, "echo: hello");
     stage.agree_on_reply(&fork, "echo: HOLD here aside");
     stage.keep(Store::Claude, &[(&parent, "done"), (&fork, "done")]);
+}
+
+#[test]
+fn taken_elsewhere_then_branched() {
+    let stage = Stage::new("tui-branched");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let elsewhere = stage.sandbox.project("elsewhere");
+    claude.trust(&elsewhere);
+    let there = elsewhere.to_str().expect("UTF-8");
+    let tui = claude.terminal(&[]);
+    stage.until("idle", "no turn yet").held_by(tui.pid());
+    tui.submit("hello", DEADLINE);
+    let old = stage.until("idle", "turn over").held_by(tui.pid()).has("parent", ());
+    tui.submit(&format!("/cd {there}"), DEADLINE);
+    tui.wait_for_text("Moved to", DEADLINE);
+    stage.until_look("another directory", |look| {
+        let row = look.only();
+        (row.0["cwd"] == there && row.is("idle", "turn over")).then_some(row)
+    });
+    tui.submit("/branch", DEADLINE);
+    // (The old one ends before the new one rests.)
+    let new = wait_for("a second session", DEADLINE, || {
+        let branch = |row: &Row| row.id() != old.id() && row.is("idle", "turn over");
+        stage.look().rows.into_iter().find(branch)
+    });
+    let new = new.held_by(tui.pid()).has("parent", format!("claude:{}", old.id()));
+    tui.submit("/exit", DEADLINE);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+    // The first line of either names the directory where it began.
+    let look = stage.look();
+    let (old, new) = (look.row(old.id()).ended("done"), look.row(new.id()).ended("done"));
+    let (old, new) = (old.has("cwd", there), new.has("cwd", there));
+    stage.keep(Store::Claude, &[(&old, "done"), (&new, "done")]);
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn a_review() {
     stage.agree(&row);
     stage.keep(Store::Codex, &[(&row, "done")]);
     leave(&tui);
-    stage.now().ended("done").has("native_id", row.id());
+    stage.now().ended("done").has("native_id", row.id()).has("model", "gpt-5.1-codex");
 }
 
 #[test]

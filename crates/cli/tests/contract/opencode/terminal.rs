@@ -106,6 +106,43 @@ fn whoever_of_it_asks_and_for_what_it_waits() {
     stage.now().ended("done");
 }
 
+#[test]
+fn whatever_is_queued_or_tried_again_ends_with_the_turn() {
+    let stage = Stage::new("tui-queued");
+    let tui = asking(&stage);
+    let interrupt = || {
+        tui.wait_for_text("interrupt", DEADLINE);
+        tui.press(Key::Esc);
+        tui.wait_for_text("again to interrupt", DEADLINE);
+        tui.press(Key::Esc);
+        let row = stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
+        stage.agree(&row);
+        tui.wait_for_no_text("to interrupt", DEADLINE);
+        row
+    };
+    // A command of the person's own is not what was asked first.
+    tui.type_text("!true");
+    tui.press(Key::Enter);
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).has("prompt", ());
+    // Until it shows the session, what is typed is lost.
+    tui.wait_for_text("$ true", DEADLINE);
+    tui.submit("HOLD here first", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_at_work("HOLD here first").held_by(tui.pid()).has("native_id", row.id());
+    tui.submit("second", DEADLINE);
+    tui.wait_for_text("QUEUED", DEADLINE);
+    // It is not taken up then.
+    interrupt();
+    tui.submit("FAIL 503", DEADLINE);
+    stage.model.wait_for_request("one that fails", DEADLINE, |r| r.main && r.prompt == "FAIL 503");
+    stage.until("working", "turn open").held_by(tui.pid());
+    let row = interrupt().has("prompt", "HOLD here first");
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    let row = stage.now().ended("stopped").has("native_id", row.id());
+    stage.keep(Store::OpenCode, &[(&row, "stopped")]);
+}
+
 /// One request to the server; it never answers late.
 fn post(port: u16, path: &str, body: &Value) -> Value {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server");
