@@ -45,7 +45,15 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     let message = Message { text: text.trim_end(), key: args.key.as_deref(), patience: args.timeout };
     let sent = match send::through_gateway(&all, session, message.text) {
         Some(sent) => sent.map(|()| 0),
-        None => send::send(&all, session, &attach::reached(session, common)?, message),
+        None => match attach::reached(session, common) {
+            Ok(launched) => send::send(&all, session, &launched, message),
+            // Told as any other outcome.
+            Err(Failure::Refused(why)) => {
+                let id = format!("{}: ", session.id.row());
+                Err(SendError::Refused(why.strip_prefix(&id).unwrap_or(&why).to_owned()))
+            }
+            Err(e) => return Err(e),
+        },
     };
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),

@@ -453,6 +453,8 @@ fn what_a_refusal_advises_can_be_done() {
     let again = ["launch", "claude", "--json", "--cwd", two.to_str().expect("UTF-8")];
     let refused = ask(&sandbox, &again);
     assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, true), "{}", refused.stderr);
+    let told = ask(&sandbox, &["send", ended, "hello", "--json"]);
+    assert_eq!((told.code(), &told.json()["outcome"]), (3, &json!("refused")), "{}", told.stdout);
     let refused = ask(&sandbox, &["resume", ended]);
     assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, false), "{}", refused.stderr);
     let queued = sandbox.spawn(&lariat(&sandbox, &again).args(["--queue"]));
