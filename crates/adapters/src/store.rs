@@ -406,7 +406,9 @@ pub fn in_parallel_with<T: Send, S, R: Send>(
         }
     };
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(count)).map(|_| scope.spawn(run)).collect();
+        // Where no thread can be had this one does it all.
+        let other = || std::thread::Builder::new().spawn_scoped(scope, run).ok();
+        let others: Vec<_> = (1..threads.min(count)).filter_map(|_| other()).collect();
         let mut done = run();
         for other in others {
             match other.join() {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use lariat_protocol::wire::{Hello, LONGEST, Question, Reply};
 use lariat_shim::socket;
+use lariat_sys::watch::Watch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::hub::Next;
@@ -24,8 +25,8 @@ const SILENT: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_secs(10);
 /// How often it is seen whether a listener is still there.
 const STILL_THERE: Duration = Duration::from_secs(15);
-/// How often it is seen whether our own door is still there.
-const OPEN: Duration = Duration::from_secs(3);
+/// How often we try to open our own door again, while it is gone and cannot be.
+const OPEN: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 /// Verbs that only look, and end by themselves.
 const LOOKING: [&str; 11] =
     ["ls", "list", "status", "explain", "peek", "diff", "wait", "locks", "journal", "doctor", "restore"];
@@ -190,26 +191,36 @@ fn line(reader: &mut BufReader<&UnixStream>) -> io::Result<Option<String>> {
 
 /// Lets people in until the daemon stops.
 pub fn serve(daemon: &Arc<Daemon>, mut listener: UnixListener, socket: &Path) -> io::Result<()> {
-    let often = Timespec { tv_sec: OPEN.as_secs() as i64, tv_nsec: 0 };
+    let mut folder = watched(socket);
+    let mut shut = false;
     loop {
+        // Without inotify it is seen now and then.
+        let stirred = folder.as_ref().map_or(daemon.stopping.as_fd(), |f| f.as_fd());
         let mut fds = [
             PollFd::from_borrowed_fd(daemon.stopping.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(stirred, PollFlags::IN),
         ];
-        match poll(&mut fds, Some(&often)) {
-            Ok(0) => {
-                if let Some(again) = open_again(socket) {
-                    daemon.log.info("door", "its socket was taken away; it listens there again");
-                    listener = again;
-                }
-                continue;
-            }
+        match poll(&mut fds, (shut || folder.is_none()).then_some(&OPEN)) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(e) => return Err(e.into()),
         }
-        if !fds[0].revents().is_empty() {
+        let [stop, somebody, stirred] = fds.map(|fd| !fd.revents().is_empty());
+        if stop {
             return Ok(());
+        }
+        if stirred || shut || folder.is_none() {
+            folder.as_ref().map(Watch::drain);
+            shut = is_gone(socket);
+            if let Some(again) = shut.then(|| open_again(socket)).flatten() {
+                daemon.log.info("door", "its socket was taken away; it listens there again");
+                (listener, folder, shut) = (again, watched(socket), false);
+                continue;
+            }
+        }
+        if !somebody {
+            continue;
         }
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -225,11 +236,21 @@ pub fn serve(daemon: &Arc<Daemon>, mut listener: UnixListener, socket: &Path) ->
     }
 }
 
+/// Watches the folder of our socket.
+fn watched(socket: &Path) -> Option<Watch> {
+    let mut watch = Watch::new().ok()?;
+    watch.path(socket.parent()?);
+    Some(watch)
+}
+
+fn is_gone(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+}
+
 /// Another door where ours was taken away: a runtime directory goes when its user logs out, and comes back.
 fn open_again(path: &Path) -> Option<UnixListener> {
-    let gone = path.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
-    let made = || path.parent().is_some_and(|folder| lariat_sys::durable::make_folder(folder).is_ok());
-    (gone && made()).then(|| socket::listen(path).ok()).flatten()
+    lariat_sys::durable::make_folder(path.parent()?).ok()?;
+    socket::listen(path).ok()
 }
 
 impl Daemon {

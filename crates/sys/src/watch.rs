@@ -5,7 +5,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ impl Watch {
         wait(&mut [PollFd::new(&self.inotify, PollFlags::IN)], at_most)
     }
 
-    fn drain(&self) -> bool {
+    /// Forgets which paths have stirred; says whether any had.
+    pub fn drain(&self) -> bool {
         let mut buffer = [const { MaybeUninit::uninit() }; 8192];
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
         let mut any = false;
@@ -71,6 +72,13 @@ impl Watch {
             any = true;
         }
         any
+    }
+}
+
+impl AsFd for Watch {
+    /// Readable when a path has stirred.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
     }
 }
 
