@@ -16,6 +16,7 @@ pub mod registry;
 mod sessions;
 mod spent;
 pub mod talk;
+mod transcripts;
 
 use std::path::PathBuf;
 

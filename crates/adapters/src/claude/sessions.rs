@@ -4,50 +4,23 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
-use lariat_core::{
-    Ask, AskKind, Fact, Observation, Outcome, Row, State, Time, Tokens, Turn, Unbound, Untrusted, Warning, Witness,
-};
-use lariat_sys::file::{Directory, Kind};
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Tokens, Turn, Unbound, Untrusted, Witness};
 
 use super::NAME;
-use super::below::{self, Below, sub_agents};
+use super::below::Below;
 use super::bind::Bound;
 use super::fold::{Stand, Transcript};
 use super::history::History;
 use super::registry::{self, Entry, Holder, Job};
+use super::transcripts::{Stored, Told};
 use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
-use crate::store::{self, Early, Finder, Found, Fresh, Loading, in_parallel, in_parallel_with};
+use crate::store::{self, Found, Fresh, in_parallel};
 use crate::tool::Call;
 
 type Read = io::Result<Box<Reading<Transcript>>>;
-
-/// A transcript on disk, and the files of its sub-agents.
-#[derive(Default)]
-struct Stored {
-    session: Box<str>,
-    main: Found,
-    /// Its sub-agents, if it has any.
-    below: Option<Box<Below>>,
-    /// Whether all of its files are read, so that their tokens can be counted.
-    counts: bool,
-    /// What was read of the main one as it was found.
-    fresh: Option<Fresh>,
-    /// What that tells, if it is the only one.
-    told: Option<Told>,
-}
-
-impl Stored {
-    fn agents(&self) -> &[Found] {
-        self.below.as_ref().map_or(&[], |below| &below.files)
-    }
-}
-
-/// A session as it is told, and what could not be read of it.
-type Told = Box<(Row, Vec<Warning>)>;
 
 /// Tells of every session, bound or not.
 pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
@@ -146,33 +119,16 @@ fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> b
         || bound.entries.get(session).is_some_and(|all| all.iter().any(|(_, h)| matches!(h, Holder::Elsewhere(_))))
 }
 
-/// Finds transcripts, and tells what they show.
-struct Telling<'a> {
-    look: &'a Look<'a>,
-    bound: &'a Bound,
-    history: &'a History<'a>,
-    unbound: &'a [Unbound],
+/// What is needed to tell what a transcript shows.
+pub(super) struct Telling<'a> {
+    pub look: &'a Look<'a>,
+    pub bound: &'a Bound,
+    pub history: &'a History<'a>,
+    pub unbound: &'a [Unbound],
 }
-
-/// Some of a folder's transcripts, and what could not be looked at.
-type Share = (Vec<Stored>, Vec<Warning>);
-
-/// What a folder holds.
-#[derive(Default)]
-struct InFolder {
-    shares: Vec<Share>,
-    /// Sub-agents beside their sessions.
-    agents: Vec<Found>,
-    warning: Option<Warning>,
-    /// Sessions that were left out.
-    hidden: Vec<String>,
-}
-
-/// Whether a session is asked about.
-type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 
 impl Telling<'_> {
-    fn tell(&self, stored: &Stored, main: Read, agents: Vec<(&Found, Read)>) -> Told {
+    pub fn tell(&self, stored: &Stored, main: Read, agents: Vec<(&Found, Read)>) -> Told {
         let mut warnings = Vec::new();
         for (file, read) in
             std::iter::once((&stored.main, &main)).chain(agents.iter().map(|(file, read)| (*file, read)))
@@ -189,136 +145,6 @@ impl Telling<'_> {
         let sighting = sighting(self.look, self.bound, self.history, session, seen, self.unbound);
         Box::new(((self.look.judge)(NAME, sighting), warnings))
     }
-
-    /// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session.
-    fn transcripts(
-        &self,
-        cache: &Loading,
-        warnings: &mut Vec<Warning>,
-        hidden: &mut HashSet<String>,
-        needed: Needed<'_>,
-    ) -> Vec<Stored> {
-        let projects = self.look.places.claude.join("projects");
-        let entries = match Directory::open(&projects).and_then(|d| d.entries()) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
-            Err(e) => {
-                warnings.push(registry::warning(self.look, &projects, e.to_string()));
-                return Vec::new();
-            }
-        };
-        let folders: Vec<PathBuf> = entries
-            .into_iter()
-            .filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure))
-            .map(|e| projects.join(e.name))
-            .collect();
-        let own = || Finder::beside(cache);
-        let found = in_parallel_with(folders, own, |finder, folder| self.in_folder(finder, cache, &folder, needed));
-        let (mut shares, mut beside) = (Vec::with_capacity(found.len()), Vec::new());
-        for in_folder in found {
-            warnings.extend(in_folder.warning);
-            hidden.extend(in_folder.hidden);
-            shares.extend(in_folder.shares);
-            beside.extend(in_folder.agents);
-        }
-        let mut all: Vec<Stored> = Vec::with_capacity(shares.iter().map(|(found, _)| found.len()).sum());
-        for (found, more) in shares {
-            warnings.extend(more);
-            all.extend(found);
-        }
-        // The same session in two folders is one session: the newer file tells.
-        all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
-        all.dedup_by(|a, b| a.session == b.session);
-        for (session, agent) in below::owned(self.look, beside) {
-            let own = all.binary_search_by(|s| (*s.session).cmp(&*session)).ok().map(|i| &mut all[i]);
-            if let Some(own) = own.filter(|s| s.main.path.parent() == agent.path.parent()) {
-                own.below.get_or_insert_default().files.push(agent);
-                own.told = None; // there is more to tell of it
-            }
-        }
-        all
-    }
-
-    fn in_folder(
-        &self,
-        finder: &mut Finder<Transcript>,
-        cache: &Loading,
-        folder: &Path,
-        needed: Needed<'_>,
-    ) -> InFolder {
-        let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
-        let (dir, entries) = match opened {
-            Ok(opened) => opened,
-            Err(e) => {
-                let matters = e.kind() != io::ErrorKind::NotADirectory;
-                let warning = matters.then(|| registry::warning(self.look, folder, e.to_string()));
-                return InFolder { warning, ..InFolder::default() };
-            }
-        };
-        let beside = entries.iter().filter(|e| e.kind == Kind::Directory && ap::is_uuid(&e.name));
-        let beside: HashSet<&str> = beside.map(|e| e.name.as_str()).collect();
-        let mut hidden = Vec::new();
-        let mut wanted = Vec::with_capacity(if self.look.scope == Scope::All { entries.len() } else { 0 });
-        for entry in &entries {
-            match entry.name.strip_suffix(".jsonl").filter(|id| ap::is_uuid(id)) {
-                Some(session) if needed(session) => wanted.push(Name { session, kind: entry.kind, name: &entry.name }),
-                Some(session) => hidden.push(session.to_owned()),
-                None => {}
-            }
-        }
-        let agents = entries.iter().filter(|e| below::is_beside(&e.name) && !wanted.is_empty());
-        let agents = agents.filter_map(|e| {
-            Some(Found { path: store::path(folder, &e.name), key: dir.key(&e.name).ok()?, whole: false })
-        });
-        let agents = agents.collect();
-        let shares = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, names| {
-            let (mut found, mut warnings) = (Vec::with_capacity(names.len()), Vec::new());
-            for name in names {
-                found.extend(self.stored(finder, (&dir, folder), name, &beside, &mut warnings));
-            }
-            (found, warnings)
-        });
-        InFolder { shares, agents, warning: None, hidden }
-    }
-
-    fn stored(
-        &self,
-        finder: &mut Finder<Transcript>,
-        (dir, folder): (&Directory, &Path),
-        &Name { session, kind, name }: &Name<'_>,
-        beside: &HashSet<&str>,
-        warnings: &mut Vec<Warning>,
-    ) -> Option<Stored> {
-        let mut warn = |path: &Path, e: io::Error| warnings.push(registry::warning(self.look, path, e.to_string()));
-        self.look.steps.fetch_add(1, Ordering::Relaxed);
-        let path = store::path(folder, name);
-        let (key, early) = match finder.find(dir, name, self.bound.bonds.contains_key(session)) {
-            Ok(found) => found,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && kind == Kind::File => return None, // gone this moment
-            Err(e) => {
-                warn(&path, e);
-                Default::default()
-            }
-        };
-        let main = Found { path, key, whole: false };
-        let mut stored = Stored { session: session.into(), main, counts: true, ..Stored::default() };
-        if beside.contains(session) && key.inode != 0 {
-            stored.below = Some(Box::new(sub_agents(&folder.join(session).join("subagents"), &mut warn)));
-        }
-        if let Some(Early { reading, fresh }) = early {
-            // Most sessions are one file, and told of while it is at hand.
-            stored.told = stored.agents().is_empty().then(|| self.tell(&stored, Ok(reading), Vec::new()));
-            stored.fresh = Some(fresh);
-        }
-        Some(stored)
-    }
-}
-
-/// A transcript's name in its folder.
-struct Name<'a> {
-    session: &'a str,
-    name: &'a str,
-    kind: Kind,
 }
 
 /// What the transcript shows.
