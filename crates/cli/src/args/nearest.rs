@@ -124,6 +124,7 @@ mod tests {
             "launch pi --worktree --base main --setup make --headless --ask --on-launch a --on-exit b",
             "launch pi --worktree branch --max 3 --queue --keep --force -- --agent x --all -w",
             "launch gemini -p --json",
+            "launch claude --queue",
         ];
         let words = |line: &str| -> Vec<OsString> { format!("lariat {line}").split(' ').map(Into::into).collect() };
         for line in lines {
@@ -132,7 +133,7 @@ mod tests {
             assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{line}");
         }
         let others =
-            ["launch", "launch --help", "launch claude --hep", "launch claude x", "launch claude --queue", "ls", ""];
+            ["launch", "launch --help", "launch claude --hep", "launch claude x", "launch claude --max 0", "ls", ""];
         for line in
             others.into_iter().chain(["launch -h", "launch claude --version", "--json launch claude", "help launch"])
         {
