@@ -201,6 +201,9 @@ impl<'a> Top<'a> {
         self.terminal.draw(|frame| draw::draw(frame, &mut self.app))?;
         // What was typed before this was drawn was not meant for it.
         self.app.moved &= is_typed()?;
+        if !self.app.moved {
+            point("top.settled");
+        }
         Ok(())
     }
 

@@ -189,15 +189,16 @@ fn a_key_is_for_the_row_that_was_seen_when_it_was_pressed() {
     let (agent, _entry) = fleet.agents.borrow_mut().remove(0);
     agent.signal(lariat_testkit::Signal::KILL);
     agent.wait(DEADLINE);
-    wait_until("another one is chosen", DEADLINE, || {
-        std::fs::read_to_string(&passed).is_ok_and(|said| said.lines().any(|l| l == "top.moved"))
-    });
+    let times = |point: &str| std::fs::read_to_string(&passed).map_or(0, |s| s.lines().filter(|l| *l == point).count());
+    wait_until("another one is chosen", DEADLINE, || times("top.moved") > 0);
+    let settled = times("top.settled");
     assert!(screen.text().contains(">● 00000001"), "{}", screen.text());
     screen.type_text("x");
     drop(std::fs::OpenOptions::new().write(true).open(&gate).expect("the gate"));
     let seen = screen.wait_for_text("the list has changed; look again", DEADLINE);
     assert!(seen.contains(">● 00000002") && !seen.contains("? stop"), "{seen}");
-    // Whoever has seen that means this one.
+    // Whoever has seen that, all of it, means this one.
+    wait_until("it is drawn", DEADLINE, || times("top.settled") > settled);
     screen.type_text("x");
     let seen = screen.wait_for_text("? stop", DEADLINE);
     assert!(seen.contains("lariat stop claude:00000002"), "{seen}");
