@@ -391,10 +391,11 @@ impl Fold for Rollout {
         (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
         (self.tokens, self.wrong) = (None, None);
+        self.gave = true; // what is left out, or cannot be read, may have been an answer
     }
 
     fn lost(&mut self) {
-        self.unsure = true;
+        (self.unsure, self.gave) = (true, true);
     }
 
     fn knows_head(&self) -> bool {

@@ -298,7 +298,13 @@ fn an_error_before_the_end_of_a_turn_is_its_failure() {
     let compacted = json!({"timestamp": "2026-03-01T07:47:11Z", "type": "compacted", "payload": {"message": "all"}});
     rollout(&sandbox, 5, &[meta(5), begun.clone(), asked.clone(), over.clone()]);
     rollout(&sandbox, 6, &[meta(6), begun.clone(), asked.clone(), thought, over.clone()]);
-    rollout(&sandbox, 7, &[meta(7), begun.clone(), asked, rooted]);
+    rollout(&sandbox, 7, &[meta(7), begun.clone(), asked.clone(), rooted]);
+    // Much came of it, of which only what was asked and how it ended is read.
+    let item = json!({"type": "reasoning", "summary": ["hm".repeat(300)]});
+    let item = json!({"timestamp": "2026-03-01T07:47:11Z", "type": "response_item", "payload": item});
+    let count = event(json!({"type": "token_count", "info": null}));
+    let ends = [vec![item; 2000], vec![count; 200], vec![over.clone()]].concat();
+    rollout(&sandbox, 9, &[vec![meta(9), begun.clone(), asked], ends].concat());
     rollout(&sandbox, 8, &[meta(8), begun.clone(), compacted, over.clone()]);
     // Said in an earlier turn.
     let again = event(json!({"type": "task_started", "turn_id": "2"}));
@@ -317,7 +323,7 @@ fn an_error_before_the_end_of_a_turn_is_its_failure() {
     seen.expect(&id(3), "done", None);
     seen.expect(&id(5), "failed", None);
     assert_eq!(seen.session(&id(5))["reason"], "it ended without an answer");
-    for n in 6..=8 {
+    for n in 6..=9 {
         seen.expect(&id(n), "done", None);
     }
     assert_eq!(seen.session(&id(4))["reason"], "limit: slow down");
