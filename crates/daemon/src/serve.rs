@@ -212,11 +212,16 @@ pub fn serve(daemon: &Arc<Daemon>, mut listener: UnixListener, socket: &Path) ->
         }
         if stirred || shut || folder.is_none() {
             folder.as_ref().map(Watch::drain);
-            shut = is_gone(socket);
-            if let Some(again) = shut.then(|| open_again(socket)).flatten() {
-                daemon.log.info("door", "its socket was taken away; it listens there again");
-                (listener, folder, shut) = (again, watched(socket), false);
-                continue;
+            shut = false;
+            // Looked at again once it is watched: whoever clears the folder may not be done.
+            while !shut && is_gone(socket) {
+                match open_again(socket) {
+                    Some(again) => {
+                        daemon.log.info("door", "its socket was taken away; it listens there again");
+                        (listener, folder) = (again, watched(socket));
+                    }
+                    None => shut = true,
+                }
             }
         }
         if !somebody {
