@@ -87,8 +87,10 @@ pub enum Kind {
     Terminal,
     /// `serve`, `web`, `acp`: any number of sessions.
     Server,
-    /// A terminal or a run of somebody else's server.
+    /// A terminal of somebody else's server.
     Client,
+    /// One prompt that somebody else's server runs.
+    Errand,
     /// It has no session.
     Other,
 }
@@ -119,7 +121,7 @@ fn kind(words: &[&str]) -> Kind {
         }
     };
     match command.unwrap_or("") {
-        "run" if words.any(|w| w == "--attach" || w.starts_with("--attach=")) => Kind::Client,
+        "run" if words.any(|w| w == "--attach" || w.starts_with("--attach=")) => Kind::Errand,
         "run" => Kind::Run,
         "serve" | "web" | "acp" => Kind::Server,
         "attach" => Kind::Client,
@@ -273,7 +275,8 @@ mod tests {
         assert_eq!(kind(&["-s", "run"]), Kind::Terminal);
         assert_eq!(kind(&["/some/project", "--prompt", "serve"]), Kind::Terminal);
         assert_eq!(kind(&["--print-logs", "run", "hello"]), Kind::Run);
-        assert_eq!(kind(&["run", "--attach", "http://x"]), Kind::Client);
+        assert_eq!(kind(&["run", "--attach", "http://x"]), Kind::Errand);
+        assert_eq!(kind(&["attach", "http://x"]), Kind::Client);
         assert_eq!(kind(&["--log-level", "INFO", "serve"]), Kind::Server);
         assert_eq!(kind(&["session", "list"]), Kind::Other);
         assert_eq!(kind(&["--version"]), Kind::Other);
