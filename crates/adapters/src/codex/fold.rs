@@ -60,6 +60,8 @@ pub struct Rollout {
     pub needs: Option<Need>,
     /// When it failed.
     pub failed_at: Option<i64>,
+    /// What the last turn proposes to do; nothing was said of it since.
+    pub plan: Option<String>,
     /// When the last turn began.
     pub turn_at: Option<i64>,
     id: Option<String>,
@@ -122,7 +124,7 @@ impl Rollout {
                 self.root = p.get("root_turn_id").some_str().map(str::to_owned);
                 self.calls.clear();
                 self.open();
-                (self.needs, self.wrong) = (None, None);
+                (self.needs, self.wrong, self.plan) = (None, None, None);
                 (self.asked, self.gave) = (false, false);
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
@@ -165,6 +167,9 @@ impl Rollout {
                 let item = p.get("item");
                 if item.get("type").str() == Some("UserMessage") {
                     self.asked(item.get("content").items().find_map(|c| c.get("text").some_str()));
+                }
+                if item.get("type").str() == Some("Plan") {
+                    self.plan = item.get("text").some_str().map(|plan| plan.trim().to_owned());
                 }
                 self.ran(item.get("id"));
             }

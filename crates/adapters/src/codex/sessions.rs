@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 use lariat_sys::process;
 use serde::{Deserialize, Serialize};
@@ -343,6 +343,8 @@ fn sighting(
             observations.extend(hosting(hold));
             let asked = fold.filter(|f| !was_left(hold, f)).and_then(|f| asks(look, hold, &stored.thread, f));
             observations.extend(asked.into_iter().chain(asked_below.unwrap_or_default()));
+            let rests = fold.is_some_and(|f| is_new_fork(look, hold, f)) && matches!(fact, Fact::Turn(Turn::Never));
+            observations.extend(rests.then(|| Observation::new(Witness::Store, Fact::State(State::Idle)).at(updated)));
         }
         None if observations.iter().any(|o| matches!(o.fact, Fact::Gone(_))) => {}
         None => observations.push(presence(look, held, fold, open)),
@@ -440,6 +442,13 @@ fn was_left(hold: &Hold, f: &Rollout) -> bool {
     f.stand == Stand::Open && hold.opened > 0 && f.turn_at.is_some_and(before)
 }
 
+/// Whether nothing was asked of a fork yet: it is stored as it is made, and stands at its prompt. One that was made with
+/// a prompt takes that up at once.
+fn is_new_fork(look: &Look<'_>, hold: &Hold, f: &Rollout) -> bool {
+    let settled = f.started.is_some_and(|at| look.now.0 - at >= SETTLING_MS);
+    f.forked_from.is_some() && f.stand == Stand::Unseen && settled && !is_exec(&hold.bond.process)
+}
+
 /// Nobody holds the thread: gone, unless that could not be seen. A process that
 /// holds no thread at all can only matter to a turn that is open: every Codex
 /// that runs a turn has its rollout or its lock in its hands.
@@ -469,6 +478,13 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
         // What an earlier process lacked, this one may have.
         let own = failed.is_some_and(|at| at >= ap::started(&hold.bond.process));
         return own.then(|| Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(failed));
+    }
+    if f.stand == Stand::Well {
+        // It is put before the person as the turn ends, not when the thread is opened again.
+        let own = f.turn_at.is_some_and(|at| Time(at) >= ap::started(&hold.bond.process));
+        let plan = f.plan.as_ref().filter(|_| own)?;
+        let ask = Ask { kind: AskKind::Plan, text: Untrusted::new(plan.clone()) };
+        return Some(Observation::new(Witness::Store, Fact::Asks(ask)).at(f.turn_at.map(Time)));
     }
     if f.stand != Stand::Open {
         return None;

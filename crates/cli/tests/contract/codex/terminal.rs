@@ -294,6 +294,50 @@ fn a_new_thread() {
 }
 
 #[test]
+fn a_fork_at_its_prompt_and_gone_back_from() {
+    let stage = Stage::new("tui-fork");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    let old = turn(&stage, &tui, "hello");
+    tui.submit("/fork", DEADLINE);
+    tui.wait_for_text("Use current Git worktree", DEADLINE);
+    tui.choose('›', 1, DEADLINE);
+    tui.wait_for_text("Fork created", DEADLINE);
+    let fork = stage.until_look("a fork at rest", |look| {
+        look.rows.iter().find(|row| row.id() != old.id() && row.is("idle", "no turn yet")).cloned()
+    });
+    let fork = fork.held_by(tui.pid());
+    stage.look().row(old.id()).ended("done");
+    stage.agree(&fork);
+    tui.submit("/resume", DEADLINE);
+    tui.wait_for_text("Resume a previous session", DEADLINE);
+    tui.wait_for_text("hello", DEADLINE);
+    tui.press(Key::Enter);
+    stage.until_of(old.id(), "idle", "turn over").held_by(tui.pid());
+    stage.look().row(fork.id()).ended("done");
+}
+
+#[test]
+fn a_plan_put_before_a_person() {
+    let stage = Stage::new("tui-plan");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &codex);
+    let id = row.id();
+    tui.submit("/plan", DEADLINE);
+    tui.wait_for_text("Plan mode", DEADLINE);
+    tui.submit("PLAN", DEADLINE);
+    tui.wait_for_text("Implement this plan?", DEADLINE);
+    let row = stage.until("waiting", "plan: 1. Look.").held_by(tui.pid()).has("native_id", id);
+    assert_eq!(stage.agree(&row)["asks"], row.0["reason"]);
+    tui.press(Key::Enter);
+    // What it says then is what it was told.
+    stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", id);
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("done");
+}
+
+#[test]
 fn renamed() {
     let stage = Stage::new("tui-renamed");
     let codex = Codex::install(&stage.sandbox, &stage.model);
