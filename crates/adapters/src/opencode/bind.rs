@@ -51,6 +51,12 @@ impl Agent {
         ap::started(&self.process).0
     }
 
+    /// Whether it has one of several sessions open, or several: what a client of a terminal prompted is named as the
+    /// terminal's own is, and a client that speaks ACP may have any number open.
+    fn is_unsure(&self, named: &[(String, i64)]) -> bool {
+        (self.serves || self.role.kind == Kind::Agent) && named.len() > 1
+    }
+
     /// Whether all it did is known from its log.
     fn is_known(&self) -> bool {
         !self.process.halted && self.heard.as_ref().is_some_and(|h| h.whole)
@@ -109,7 +115,7 @@ pub fn loose_since(agents: &[Agent], now: i64) -> Option<i64> {
         Kind::Errand | Kind::Other => false,
         Kind::Client => a.argued.is_none(),
         Kind::Run => a.argued.is_none() && a.heard.as_ref().is_none_or(|h| h.sessions.is_empty()),
-        Kind::Terminal | Kind::Server => true,
+        Kind::Terminal | Kind::Server | Kind::Agent => true,
     });
     let since = |a: &Agent| match a.is_known() {
         _ if a.continues => i64::MIN + SLACK_MS, // it shows one that was written before
@@ -165,7 +171,7 @@ impl Loose {
         let places = || process::cwd(pid).ok().into_iter().chain(here()).chain(agent.told.clone()).collect();
         Loose {
             pid,
-            places: if agent.role.kind == Kind::Server { Vec::new() } else { places() },
+            places: if matches!(agent.role.kind, Kind::Server | Kind::Agent) { Vec::new() } else { places() },
             started: agent.started(),
             runs: false,
             quiet: false,
@@ -212,16 +218,14 @@ pub fn bind<'a>(
         let claims = claims(agent, &named, stored);
         if claims.is_empty() {
             match agent.role.kind {
-                Kind::Terminal if agent.serves && named.len() > 1 => {
-                    serving.push((agent.process.clone(), agent.role.run))
-                }
+                Kind::Terminal if agent.is_unsure(&named) => serving.push((agent.process.clone(), agent.role.run)),
                 Kind::Client | Kind::Errand => clients.push((agent.process.clone(), agent.role.run)),
                 Kind::Run | Kind::Terminal => unbound.push((agent.process.clone(), agent.role.run)),
-                Kind::Server | Kind::Other => {}
+                Kind::Server | Kind::Agent | Kind::Other => {}
             }
         }
         held.loose.extend(loose(agent, claims.is_empty()).or_else(|| client(agent, agents, root)));
-        if agent.serves && named.len() > 1 {
+        if agent.is_unsure(&named) {
             let shows = named.into_iter().map(|(id, _)| id).collect();
             held.loose.push(Loose { shows, ..Loose::of(agent) });
         }
@@ -275,11 +279,12 @@ fn claims<'a>(
 ) -> Vec<(String, Hold)> {
     let kind = agent.role.kind;
     let mut named = named.to_vec();
-    // What a client prompted is named as the terminal's own is.
-    let several = agent.serves && named.len() > 1;
+    let several = agent.is_unsure(&named);
     let began = |(id, at): &(String, i64)| stored(id).is_some_and(|s| s.is_open() && *at + SLACK_MS >= s.since);
-    let current =
-        named.last().map(|(id, _)| id.clone()).filter(|_| matches!(kind, Kind::Run | Kind::Terminal) && !several);
+    let current = named
+        .last()
+        .map(|(id, _)| id.clone())
+        .filter(|_| matches!(kind, Kind::Run | Kind::Terminal | Kind::Agent) && !several);
     named.retain(|n| Some(&n.0) == current.as_ref() || (kind != Kind::Run && began(n)));
     let by_log = named.into_iter().map(|(id, at)| {
         let by = "its own lines in the log name the session";
@@ -287,7 +292,7 @@ fn claims<'a>(
         (id, at, by, source.to_string_lossy().into_owned())
     });
     let mut all: Vec<_> = by_log.collect();
-    if all.is_empty() && kind != Kind::Server && !several {
+    if all.is_empty() && !matches!(kind, Kind::Server | Kind::Agent) && !several {
         let source = format!("/proc/{}", agent.process.pid);
         all.extend(agent.argued.iter().map(|id| (id.clone(), agent.started(), "started with its id", source.clone())));
     }
@@ -295,7 +300,7 @@ fn claims<'a>(
         let alive = Fact::Alive { pid: Some(agent.process.pid), by: by.into() };
         let evidence = Observation::new(Witness::Process, alive).at(Some(Time(at))).from(source);
         let bond = Bond { process: agent.process.clone(), evidence };
-        let shared = matches!(kind, Kind::Server | Kind::Client | Kind::Errand) || several;
+        let shared = !matches!(kind, Kind::Run | Kind::Terminal) || several;
         (id, Hold { bond, kind, shared, heard: agent.heard.clone(), at })
     };
     all.into_iter().map(hold).collect()
@@ -308,7 +313,7 @@ fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
         Kind::Client | Kind::Errand | Kind::Other => false,
         Kind::Run => unclaimed, // it has one session for ever
         Kind::Terminal => unclaimed || !agent.is_known(),
-        Kind::Server => true,
+        Kind::Server | Kind::Agent => true,
     };
     could.then(|| Loose {
         quiet: agent.is_known(),
@@ -336,7 +341,7 @@ pub fn by_processes(look: &Look<'_>, agents: &[Agent], why: &str) -> Report {
     let mut report = Report::default();
     let mut told: HashSet<&str> = HashSet::new();
     let mut unbound = Vec::new();
-    for agent in agents.iter().filter(|a| a.role.kind != Kind::Server) {
+    for agent in agents.iter().filter(|a| !matches!(a.role.kind, Kind::Server | Kind::Agent)) {
         match &agent.argued {
             Some(id) if told.insert(id) => {
                 let by = "started with its id";

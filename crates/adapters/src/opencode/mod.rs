@@ -85,8 +85,10 @@ pub enum Kind {
     Run,
     /// A terminal.
     Terminal,
-    /// `serve`, `web`, `acp`: any number of sessions.
+    /// `serve`, `web`: any number of sessions.
     Server,
+    /// `acp`: what its one client has it open.
+    Agent,
     /// A terminal of somebody else's server.
     Client,
     /// One prompt that somebody else's server runs.
@@ -123,7 +125,8 @@ fn kind(words: &[&str]) -> Kind {
     match command.unwrap_or("") {
         "run" if words.any(|w| w == "--attach" || w.starts_with("--attach=")) => Kind::Errand,
         "run" => Kind::Run,
-        "serve" | "web" | "acp" => Kind::Server,
+        "serve" | "web" => Kind::Server,
+        "acp" => Kind::Agent,
         "attach" => Kind::Client,
         word if NOT_SESSIONS.contains(&word) => Kind::Other,
         _ => Kind::Terminal, // at most a project's directory

@@ -129,6 +129,9 @@ fn hosting(hold: &Hold) -> Option<Observation> {
     let pid = hold.bond.process.pid;
     let text = match hold.kind {
         Kind::Client | Kind::Errand => format!("process {pid} shows a session that is a shared server's"),
+        Kind::Agent => {
+            format!("process {pid} is a shared server that speaks ACP with a client, and may host many sessions")
+        }
         _ => format!("process {pid} is a shared server that may host many sessions"),
     };
     hold.shared.then(|| Observation::new(Witness::Process, Fact::Note(text.into())))
@@ -167,7 +170,9 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
         || matches!(hold.kind, Kind::Client | Kind::Errand)
         || (stored.stand != Stand::Never && stored.updated >= started)
     {
-        return (fact, None);
+        // What its client has begun is ready to be asked something.
+        let ready = hold.kind == Kind::Agent && stored.stand == Stand::Never;
+        return (fact, ready.then(|| Observation::new(Witness::Store, Fact::State(State::Idle))));
     }
     let note = Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())));
     let heard = hold.heard.as_ref().filter(|h| h.up && hold.kind == Kind::Terminal);
@@ -189,7 +194,8 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
         Ok(_) => match loose.iter().find(|l| could_run(look, l, stored) || could_show(l, stored)) {
             Some(l) if could_show(l, stored) && !l.continues => Fact::Unseen(Untrusted::new(format!(
-                "opencode process {} is a terminal beside a server, and may show it: nothing tells which session it shows",
+                "opencode process {} is a terminal beside a server, or has a client, and may have it open: nothing tells \
+                 which session that is",
                 l.pid
             ))),
             Some(l) if could_show(l, stored) => Fact::Unseen(Untrusted::new(format!(

@@ -2,9 +2,10 @@
 
 use std::net::TcpListener;
 
-use lariat_testkit::{DEADLINE, Key, Signal, agents::OpenCode};
+use lariat_testkit::{DEADLINE, Key, Signal, Stdin, agents::OpenCode};
+use serde_json::{Value, json};
 
-use crate::looks::Stage;
+use crate::looks::{Row, Stage};
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port()
@@ -68,6 +69,36 @@ fn of_what_a_terminal_and_its_clients_prompted_nothing_tells_which_it_shows() {
     stage.until_look("both may be shown", |look| {
         (look.rows.len() == 2 && look.rows.iter().all(|row| row.is("unknown", &may_show))).then_some(())
     });
+}
+
+#[test]
+fn what_a_client_has_begun_is_open_between_its_turns() {
+    let stage = Stage::new("acp-foreign");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let agent = stage.sandbox.spawn(&opencode.program().arg("acp").stdin(Stdin::Pipe));
+    let ask = |id: u32, method: &str, params: Value| {
+        agent.write_line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        agent.wait_for_stdout(&format!("\"id\":{id},\"result\""), DEADLINE);
+    };
+    ask(1, "initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
+    let begin = json!({"cwd": stage.sandbox.work(), "mcpServers": []});
+    ask(2, "session/new", begin.clone());
+    let row = stage.until("idle", "no turn yet").held_by(agent.pid());
+    let prompt = json!({"sessionId": row.id(), "prompt": [{"type": "text", "text": "hello"}]});
+    ask(3, "session/prompt", prompt);
+    let row = stage.until("idle", "turn over").held_by(agent.pid()).has("native_id", row.id());
+    stage.agree_on_reply(&row, "echo: hello");
+    let refused = stage.sandbox.world().run(&stage.lariat().args(["stop", row.id()]));
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    // Of several, it may have closed any.
+    ask(4, "session/new", begin);
+    stage.until_look("two that may be open", |look| {
+        let may = |row: &Row| row.is("unknown", "cannot tell if it lives: opencode process");
+        (look.rows.len() == 2 && look.rows.iter().all(may)).then_some(())
+    });
+    agent.close_stdin();
+    agent.wait(DEADLINE);
+    stage.look().row(row.id()).ended("done");
 }
 
 #[test]
