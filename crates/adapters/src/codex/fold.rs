@@ -47,6 +47,10 @@ pub struct Rollout {
     pub branch: Option<String>,
     pub model: Option<String>,
     pub prompt: Option<String>,
+    /// The number of the line that has it.
+    pub prompt_at: Option<u64>,
+    /// The number of the line up to which an earlier rollout belongs to this one.
+    pub base: Option<u64>,
     pub started: Option<i64>,
     pub updated: Option<i64>,
     /// The thread it was forked from.
@@ -65,6 +69,8 @@ pub struct Rollout {
     /// When the last turn began.
     pub turn_at: Option<i64>,
     id: Option<String>,
+    /// The number of the line that was read last.
+    number: Option<u64>,
     turn: Option<String>,
     /// The turn that this one is part of: a review begins with that of its reviewer, and ends by itself.
     root: Option<String>,
@@ -96,10 +102,8 @@ impl Rollout {
         self.cwd = text("cwd").or(self.cwd.take());
         self.branch = p.get("git").get("branch").some_str().map(str::to_owned).or(self.branch.take());
         self.started = p.get("timestamp").str().and_then(Time::parse).map(|t| t.0).or(self.started);
-        self.forked_from = text("forked_from_id").or_else(|| {
-            let base = p.get("history_base").get("thread_id").some_str();
-            base.map(str::to_owned).or(self.forked_from.take())
-        });
+        self.base = p.get("history_base").get("end_ordinal_exclusive").u64().or(self.base);
+        self.forked_from = text("forked_from_id").or(self.forked_from.take());
         let spawn = p.get("source").get("subagent").get("thread_spawn");
         let source = p.get("source");
         let is_sub_agent = source.get("subagent").exists()
@@ -201,6 +205,7 @@ impl Rollout {
         self.asked = true;
         if self.prompt.is_none() {
             self.prompt = text.map(|t| t.trim().to_owned());
+            self.prompt_at = self.number;
         }
         if !self.has_tasks {
             self.calls.clear();
@@ -336,6 +341,8 @@ impl Fold for Rollout {
                 | b"branch"
                 | b"forked_from_id"
                 | b"history_base"
+                | b"end_ordinal_exclusive"
+                | b"ordinal"
                 | b"thread_id"
                 | b"history_mode"
                 | b"source"
@@ -374,6 +381,7 @@ impl Fold for Rollout {
         let at = Time::parse(line.get("timestamp").word()).map(|t| t.0);
         self.started = self.started.or(at);
         self.updated = self.updated.max(at);
+        self.number = line.get("ordinal").u64();
         let payload = line.get("payload");
         match line.get("type").word() {
             b"session_meta" => self.meta(payload),
