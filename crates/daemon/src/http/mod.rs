@@ -203,7 +203,7 @@ impl Answer {
     }
 
     fn error(status: u16, code: u8, text: &str) -> Answer {
-        let error = json!({"error": {"code": code, "text": text}});
+        let error = json!({"schema": 1, "error": {"code": code, "text": text}});
         let mut bytes = Vec::new();
         // By our own writer: what an agent chose may be in it.
         let written = lariat_protocol::json::write(&mut bytes, &error);
@@ -462,7 +462,9 @@ fn is_error(answer: &crate::warm::Answer) -> bool {
 /// The status that an exit code means.
 fn status_of(answer: &crate::warm::Answer) -> u16 {
     // What could not be read is complained of before.
-    let missing = || answer.complaint.lines().any(|l| l.starts_with("lariat: no session fits"));
+    const MISSING: [&str; 3] = ["no session fits", "no worktree fits", "no fuse is called"];
+    let is_missing = |line: &str| line.strip_prefix("lariat: ").is_some_and(|l| MISSING.iter().any(|m| l.starts_with(m)));
+    let missing = || answer.complaint.lines().any(is_missing);
     match answer.code {
         0 => 200,
         5 if answer.bytes > 0 && !is_error(answer) => 200,
