@@ -80,7 +80,8 @@ fn read(logs: &[Appended], started: i64) -> io::Result<Option<Heard>> {
     if runs.is_empty() {
         return Ok(None);
     }
-    let mut heard = Heard { whole: whole && known == logs.len(), runs: owned(&runs), path: last.path.clone(), ..Heard::default() };
+    let mut heard =
+        Heard { whole: whole && known == logs.len(), runs: owned(&runs), path: last.path.clone(), ..Heard::default() };
     for line in lines(&text, from == 0).filter_map(Line::parse).filter(|l| runs.contains(&l.run)) {
         heard.take(&line);
     }

@@ -152,9 +152,8 @@ fn several_are_given_their_time_together() {
     let sandbox = Sandbox::new("stop-several");
     let claude = ClaudeStore::of(&sandbox);
     let program = Lookalike::program(&sandbox, "claude");
-    let agents: Vec<(String, Lookalike)> = (1..=3)
-        .map(|n| (id(n), Lookalike::start_ignoring(&sandbox, &program, &[Signal::INT, Signal::TERM])))
-        .collect();
+    let agents: Vec<(String, Lookalike)> =
+        (1..=3).map(|n| (id(n), Lookalike::start_ignoring(&sandbox, &program, &[Signal::INT, Signal::TERM]))).collect();
     for (one, agent) in &agents {
         drop(claude.register(agent, one).says("busy"));
         drop(claude.session(one).asked("serve"));

@@ -463,7 +463,8 @@ fn is_error(answer: &crate::warm::Answer) -> bool {
 fn status_of(answer: &crate::warm::Answer) -> u16 {
     // What could not be read is complained of before.
     const MISSING: [&str; 3] = ["no session fits", "no worktree fits", "no fuse is called"];
-    let is_missing = |line: &str| line.strip_prefix("lariat: ").is_some_and(|l| MISSING.iter().any(|m| l.starts_with(m)));
+    let is_missing =
+        |line: &str| line.strip_prefix("lariat: ").is_some_and(|l| MISSING.iter().any(|m| l.starts_with(m)));
     let missing = || answer.complaint.lines().any(is_missing);
     match answer.code {
         0 => 200,
