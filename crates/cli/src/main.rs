@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     };
     match done.and_then(|code| out.flush().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => output::fail(&failure),
+        Err(failure) => out.fail(&failure),
     }
 }
 
