@@ -27,6 +27,7 @@ pub mod evict;
 mod first;
 pub mod git;
 pub mod handle;
+pub mod hosts;
 pub mod launch;
 pub mod launched;
 pub mod list;

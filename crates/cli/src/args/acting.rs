@@ -15,6 +15,9 @@ pub struct Launch {
     /// A file to put before the prompt
     #[arg(long, value_name = "FILE")]
     pub file: Vec<std::path::PathBuf>,
+    /// Launch it on this host, by the lariat there: paths are those of there
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// A name for the session
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -148,6 +151,9 @@ pub struct Restore {
     /// How many launched sessions may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max: Option<u32>,
+    /// Those of this host, by the lariat there
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// Only those that are kept (`launch --keep`, `lariat keep`)
     #[arg(long)]
     pub kept: bool,
@@ -280,6 +286,9 @@ pub struct Stop {
     /// Every live session; shows the plan unless --yes is given
     #[arg(long, conflicts_with = "targets")]
     pub all: bool,
+    /// Those of this host, by the lariat there
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// Carry out what --all plans
     #[arg(long, requires = "all")]
     pub yes: bool,

@@ -43,6 +43,7 @@ mod gateways;
 mod gemini_sessions;
 mod guarded;
 mod hostile;
+mod hosts;
 mod http;
 mod launching;
 mod living;
