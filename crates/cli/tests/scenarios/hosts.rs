@@ -160,6 +160,8 @@ fn a_host_is_kept_listed_and_forgotten() {
     let place = place.to_str().expect("UTF-8");
     let (code, told) = outcome(&ask(&desk, &["host", "add", "box", "--lariat", place, "--json"]));
     assert_eq!((code, &told["reachable"]), (0, &json!(true)), "{told}");
+    let checked = ask(&desk, &["doctor"]).stdout;
+    assert!(checked.contains("box: lariat") && checked.contains("far: "), "{checked}");
     let (code, told) = outcome(&ask(&desk, &["host", "ls", "--json"]));
     let names: Vec<&Value> = told["hosts"].as_array().expect("hosts").iter().map(|h| &h["name"]).collect();
     assert_eq!((code, names), (5, vec![&json!("box"), &json!("far")]), "{told}");
@@ -266,6 +268,12 @@ fn one_that_hangs_costs_no_more_than_the_deadline() {
         assert_eq!(ask(&desk, &["status", &target, "--deadline", "60s"]).code(), 0);
     }
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // One that lets us in and then says nothing is no better.
+    script(&one.sandbox, "lariat", "exec tail -f /dev/null");
+    let asked = Instant::now();
+    let silent = Answer::of(&ask(&desk, &["ls", "--json", "--host", "one", "--deadline", "2s"]));
+    assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
+    silent.expect(&b, "unknown", None);
     two.sshd.signal(Signal::CONT);
     assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(7), "{took:?}");
     seen.expect(&b, "working", Some(there.pid()));
@@ -370,6 +378,9 @@ fn what_a_host_sends_acts_on_nothing() {
         let shown = ask(&desk, words);
         assert!(!shown.stdout.contains('\x1b') && !shown.stderr.contains('\x1b'), "{words:?}: {shown:?}");
     }
+    says("\x1b[2Jdone \u{202e}\n\x1b]0;x\x07");
+    let shown = ask(&desk, &["kill", "one:claude:x"]);
+    assert!(shown.stdout.contains("2Jdone") && !shown.stdout.contains(['\x1b', '\u{202e}']), "{shown:?}");
     // One that never stops talking is given up on.
     script(&one.sandbox, "lariat", "cat /dev/zero");
     let seen = Answer::of(&ask(&desk, &["ls", "-a", "--json", "--deadline", "20s"]));
