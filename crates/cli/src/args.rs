@@ -43,6 +43,20 @@ Sessions stand as `lariat ls` shows them. Enter attaches, Space shows all it sai
 reply, y and N answer what it asks, . goes to the next one that needs you, n launches, x stops,
 / filters, ? shows every key. What a key does is a command line: c copies it. NO_COLOR is honoured.";
 
+const MATRIX: &str = "\
+A matrix, for example:
+
+  agents = [\"claude\", \"codex\"]
+  prompts = [\"Fix the flaky test\"]
+  prompt_files = [\"plan.md\"]       # more prompts; paths are relative to this file
+  count = 2                         # of each combination
+  group = \"flaky\"                 # generated if not told
+  worktree = false                  # all in the directory itself; then --force, or one cwd each
+
+Whatever it does not list is said by the other options and is the same for all. Nothing is
+launched if anything is wrong with one of them. They start one after the other; one that fails
+does not keep the others from starting. --json prints one object a line for each.";
+
 const HOSTS: &str = "\
 `lariat ls` asks every host at once and shows its sessions with `host` set. A target there is
 HOST:TARGET, or whatever fits only one session over all machines; a verb that acts on it runs
@@ -77,7 +91,7 @@ pub enum Verb {
     /// Show what was changed where a session works, also what is in no commit
     Diff(Diff),
     /// Start an agent that outlives this command; prints its handle and id
-    #[command(visible_alias = "run")]
+    #[command(visible_alias = "run", after_help = MATRIX)]
     Launch(Box<Launch>),
     /// Show a launched session's terminal and type into it; Ctrl-Q leaves
     #[command(visible_alias = "a")]

@@ -31,6 +31,7 @@ pub mod hosts;
 pub mod launch;
 pub mod launched;
 pub mod list;
+pub mod matrix;
 mod one_row;
 pub mod peek;
 pub mod prices;

@@ -7,8 +7,15 @@ use clap::{Args, Subcommand};
 #[derive(Args, Debug)]
 pub struct Launch {
     /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME or agent:NAME as the settings name it
-    #[arg(value_name = "AGENT")]
-    pub agent: String,
+    #[arg(value_name = "AGENT", required_unless_present = "matrix")]
+    pub agent: Option<String>,
+    /// Launch every combination of what this file lists (TOML or JSON: agents, models, prompts,
+    /// prompt_files, cwd, count), each in a worktree of its own, in one group
+    #[arg(long, value_name = "FILE")]
+    pub matrix: Option<std::path::PathBuf>,
+    /// Only show what --matrix would launch
+    #[arg(short = 'n', long, requires = "matrix")]
+    pub dry_run: bool,
     /// What to ask; '-' reads it from standard input
     #[arg(short, long, value_name = "PROMPT", allow_hyphen_values = true)]
     pub prompt: Option<String>,

@@ -140,6 +140,7 @@ mod tests {
             "launch gemini -p --json",
             "launch claude --queue",
             "launch claude --host box --cwd /there",
+            "launch --matrix m.toml --dry-run --max 2 --queue",
         ];
         let words = |line: &str| -> Vec<OsString> { format!("lariat {line}").split(' ').map(Into::into).collect() };
         for line in lines {

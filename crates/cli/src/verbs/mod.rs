@@ -17,6 +17,7 @@ pub mod launch;
 pub mod locks;
 pub mod logs;
 pub mod ls;
+pub mod matrix;
 pub mod mcp;
 pub mod peek;
 pub mod rename;

@@ -47,6 +47,7 @@ mod hosts;
 mod http;
 mod launching;
 mod living;
+mod matrix;
 mod mcp;
 mod mutants;
 mod namespaces;
