@@ -457,3 +457,27 @@ fn what_is_launched_there_is_shown_attached_to_and_stopped_from_here() {
     wait_until("it has ended there", DEADLINE, || list(&one.sandbox).status(native) == "stopped");
     pane.press(&["q"]);
 }
+
+#[test]
+fn a_daemon_that_knows_an_answer_by_heart_hears_of_the_first_host() {
+    if !can_serve() {
+        return;
+    }
+    let desk = desk("hosts-warm");
+    let one = Machine::start(&desk, "one");
+    let (there, b) = working(&one.sandbox, 2);
+    // With these there, nothing stirs when a host is added.
+    for folder in ["claims", "fuses", "sessions"] {
+        fs::create_dir_all(desk.state_dir().join("lariat").join(folder)).expect("a folder of ours");
+    }
+    ask(&desk, &["daemon", "start"]).expect_success();
+    let warm = || ask(&desk, &["daemon", "status", "--json"]).json()["answers_warm"].as_u64().expect("a number");
+    wait_until("an answer that needed no look", DEADLINE, || {
+        let before = warm();
+        assert!(list(&desk).find(&b).is_none());
+        warm() > before
+    });
+    ask(&desk, &["host", "add", "one"]).expect_success();
+    list(&desk).expect(&b, "working", Some(there.pid()));
+    ask(&desk, &["daemon", "stop"]).expect_success();
+}
