@@ -54,6 +54,10 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     fn knows_head(&self) -> bool;
     /// Whether the lines since the gap tell how the last turn stands.
     fn knows_tail(&self) -> bool;
+    /// Whether lines before those could hardly add to that: then what else was read of the tail is not looked at.
+    fn has_enough(&self) -> bool {
+        false
+    }
 }
 
 /// How much of a string the fold gets to see.
@@ -204,31 +208,37 @@ impl<F: Fold> Reader<F> {
     }
 
     fn head_and_tail(&mut self, key: &Key) -> io::Result<Box<Reading<F>>> {
-        let mut tail = FIRST_TAIL;
-        loop {
-            // Few tails are too short: then the head is simply read again.
-            let mut reading = Reading::blank();
-            self.source.seek(0, F::HEAD_READ);
-            self.fold_lines(&mut reading, key.size.min(HEAD), F::knows_head)?;
-            if key.size.saturating_sub(reading.offset) <= tail {
-                return self.go_on(Reading::blank(), key); // so that a broken end is told of once
-            }
-            reading.whole = false;
-            reading.fold.gap();
+        let mut headed = Reading::blank();
+        self.source.seek(0, F::HEAD_READ);
+        self.fold_lines(&mut headed, key.size.min(HEAD), F::knows_head)?;
+        let rest = key.size.saturating_sub(headed.offset);
+        headed.whole = false;
+        headed.fold.gap();
+        // Most turns have ended in the last half of what is read first; the other half is there if not.
+        let mut tail = FIRST_TAIL / 2;
+        while tail.max(FIRST_TAIL) < rest {
+            let mut reading = headed.clone();
             // From the byte before, so that a line that starts right there is seen.
-            self.source.seek(key.size - tail - 1, tail.min(1 << 20) as usize + 1);
+            let start = key.size - tail.max(FIRST_TAIL) - 1;
+            self.source.go_to(key.size - tail - 1, start, tail.clamp(FIRST_TAIL, 1 << 20) as usize + 1)?;
             if skip_line(&mut self.source)? {
                 self.fold_lines(&mut reading, key.size, |_| false)?;
             }
-            if !reading.fold.knows_tail() && tail < TAIL {
+            let known = reading.fold.knows_tail();
+            if tail < FIRST_TAIL && !(known && reading.fold.has_enough()) {
+                tail = FIRST_TAIL;
+                continue;
+            }
+            if !known && tail < TAIL {
                 tail *= 4;
                 continue;
             }
-            if !reading.fold.knows_tail() {
+            if !known {
                 reading.unread = Some(format!("no turn found in its last {} MiB", TAIL >> 20));
             }
             return self.settle(reading, key);
         }
+        self.go_on(Reading::blank(), key) // so that a broken end is told of once
     }
 
     fn settle(&mut self, mut reading: Box<Reading<F>>, key: &Key) -> io::Result<Box<Reading<F>>> {
@@ -368,6 +378,17 @@ impl Source {
     /// Goes to a position; the first read from there takes `chunk` bytes.
     pub fn seek(&mut self, position: u64, chunk: usize) {
         (self.at, self.filled, self.next, self.chunk) = (0, 0, position, chunk);
+    }
+
+    /// Goes to a position. Unless the buffer holds it, `chunk` bytes are read from `start` on, which lies before it.
+    fn go_to(&mut self, position: u64, start: u64, chunk: usize) -> io::Result<()> {
+        if self.held(position, 1).is_none() {
+            self.seek(start, chunk);
+            self.refill()?;
+        }
+        let held_from = self.next - self.filled as u64;
+        self.at = self.filled.min((position - held_from) as usize);
+        Ok(())
     }
 
     /// Where the next byte comes from.

@@ -15,11 +15,13 @@ struct Last {
     first: Option<u64>,
     last: Option<u64>,
     sum: u64,
+    enough: bool,
 }
 
 impl Fold for Last {
-    const KEEP: Keep = |_, key| key == b"n";
+    const KEEP: Keep = |_, key| matches!(key, b"n" | b"enough");
     fn line(&mut self, line: Value<'_>) {
+        self.enough |= line.get("enough").is_true();
         if let Some(n) = line.get("n").u64() {
             self.first = self.first.or(Some(n));
             self.last = Some(n);
@@ -34,6 +36,9 @@ impl Fold for Last {
     }
     fn knows_tail(&self) -> bool {
         self.last.is_some()
+    }
+    fn has_enough(&self) -> bool {
+        self.enough
     }
 }
 
@@ -116,6 +121,22 @@ fn a_large_file_is_told_by_head_and_tail() {
     assert_eq!((reading.fold.first, reading.fold.last, reading.whole), (Some(1), Some(4711), false));
     assert!(reading.broken.is_none() && reading.unread.is_none());
     assert!(temp.bytes_read(None, false) < 900_000);
+}
+
+#[test]
+fn of_the_tail_only_its_end_is_looked_at_if_that_tells_enough() {
+    let temp = Temp::new("enough");
+    let mut lines: Vec<_> = (0..100).map(|_| line(1, 1000)).collect();
+    let mut seen = |at: usize, told: &str| {
+        lines[at] = line(1, 1000);
+        lines[at].splice(0..1, told.bytes());
+        temp.set(&lines.concat());
+        (temp.read(None, false).fold.sum, temp.bytes_read(None, false))
+    };
+    let all = seen(99, "{");
+    assert_eq!(all.0, 1 + 8, "the head's, and those in the last 8 KiB");
+    assert_eq!(seen(94, r#"{"enough":true,"#), all, "told where the last half ends, it is not seen there");
+    assert_eq!(seen(97, r#"{"enough":true,"#), (1 + 4, all.1), "one read, and less to look at");
 }
 
 #[test]

@@ -429,6 +429,10 @@ impl Fold for Transcript {
     fn knows_tail(&self) -> bool {
         !matches!(self.stand, Stand::Unseen | Stand::Queued(_))
     }
+
+    fn has_enough(&self) -> bool {
+        self.model.is_some()
+    }
 }
 
 /// By Claude's own word for an error; those it does not know it calls `unknown`.

@@ -405,4 +405,8 @@ impl Fold for Rollout {
     fn knows_tail(&self) -> bool {
         self.stand != Stand::Unseen && !self.unsure
     }
+
+    fn has_enough(&self) -> bool {
+        self.tokens.is_some() && self.model.is_some()
+    }
 }
