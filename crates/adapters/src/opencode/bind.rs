@@ -47,6 +47,10 @@ pub struct Agent {
 }
 
 impl Agent {
+    fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
     fn started(&self) -> i64 {
         ap::started(&self.process).0
     }
@@ -85,7 +89,19 @@ pub fn agents(look: &Look<'_>) -> Vec<Agent> {
         let told = ap::flag(&words, &["--dir"]).map(PathBuf::from);
         Some(Agent { argued, continues, heard, role, serves, told, process })
     });
-    agents.collect()
+    let mut agents: Vec<Agent> = agents.collect();
+    let strange: Vec<bool> = agents.iter().map(|a| is_anothers(a, &agents)).collect();
+    agents.iter_mut().zip(strange).filter(|(_, strange)| *strange).for_each(|(a, _)| a.heard = None);
+    agents
+}
+
+/// Whether what seems to be a process's run is another's, at whose last line it only stands: it was started for a
+/// session that the run never named, and for that one alone, or another process is as likely that run.
+fn is_anothers(agent: &Agent, all: &[Agent]) -> bool {
+    let (Some(heard), Some(argued)) = (&agent.heard, &agent.argued) else { return false };
+    let named = |h: &Heard| h.sessions.iter().any(|(id, _)| id == argued);
+    let shared = || all.iter().any(|o| o.pid() != agent.pid() && o.heard.as_ref().is_some_and(|h| h.is_run_of(heard)));
+    !named(heard) && !heard.sessions.is_empty() && (agent.role.kind == Kind::Run || shared())
 }
 
 /// Whether a process uses the database that we look at.
