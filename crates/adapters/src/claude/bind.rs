@@ -58,6 +58,11 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
         .collect();
     // One process, one session: the file that bears its number, else the newer.
     held.sort_by_key(|(entry, _)| std::cmp::Reverse((entry.is_named_by_pid(), entry.state_at)));
+    let (spare, held): (Vec<_>, Vec<_>) = held.into_iter().partition(|(entry, _)| entry.spare);
+    taken.extend(spare.iter().filter_map(|(_, holder)| match holder {
+        Holder::Alive(process) => Some(process.pid),
+        _ => None,
+    }));
     for (entry, mut holder) in held {
         if let Holder::Alive(process) = &holder {
             if let Some(run) = chooses(&entry, process) {

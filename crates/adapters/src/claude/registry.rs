@@ -30,6 +30,8 @@ const SLACK: i64 = 60_000;
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "named after the entry's own fields")]
 pub struct Entry {
+    /// A worker that is kept ready for whatever is asked next: nobody has begun that session.
+    pub spare: bool,
     pub path: PathBuf,
     pub pid: u32,
     pub session: String,
@@ -118,13 +120,10 @@ fn read(path: &Path) -> Result<Option<Entry>, String> {
     else {
         return Err("not a registry entry: no pid, or no session id".into());
     };
-    // A worker that is kept ready for whatever is asked next: nobody has begun that session.
-    if v.get("spare").is_true() {
-        return Ok(None);
-    }
     let state = v.get("status").some_str().map(|status| state(status, v.get("waitingFor")));
     Ok(Some(Entry {
         path: path.to_owned(),
+        spare: v.get("spare").is_true(),
         pid,
         session,
         cwd: text("cwd"),

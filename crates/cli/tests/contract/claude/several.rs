@@ -278,7 +278,8 @@ fn a_worker_that_is_kept_ready_is_no_session() {
     let spare = |entry: &&Value| entry["spare"] == true;
     wait_until("one is registered", DEADLINE, || claude.registry().iter().find(spare).is_some());
     let look = stage.look();
-    assert_eq!((look.rows.len(), look.unbound.len()), (0, 0), "{:?}", claude.registry());
+    let rows: Vec<String> = look.rows.iter().map(Row::to_string).collect();
+    assert_eq!((rows, look.unbound), (Vec::new(), Vec::new()), "{:?}", claude.registry());
     view.submit("HOLD here hello", DEADLINE);
     stage.model.wait_for_hold("here", DEADLINE);
     let row = stage.until_at_work("HOLD here hello");
