@@ -149,6 +149,8 @@ pub struct Loose {
     pub started: i64,
     /// Its log was read whole and names no session.
     pub quiet: bool,
+    /// It has its sessions for itself, and keeps one open between turns.
+    pub own: bool,
     /// It shows the session that was the last of its directory, or one that it went on to.
     pub continues: bool,
     /// That last one.
@@ -279,6 +281,7 @@ fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
         places: if agent.role.kind == Kind::Server { Vec::new() } else { places() },
         started: agent.started(),
         quiet: agent.is_known(),
+        own: unclaimed && matches!(agent.role.kind, Kind::Run | Kind::Terminal),
         continues: agent.continues && unclaimed,
         last: None,
     })
