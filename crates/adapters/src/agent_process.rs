@@ -157,6 +157,7 @@ pub fn unbound(agent: &'static str, found: Vec<(Process, Run)>, why: impl Fn(&Pr
     let living = living.filter(|p| !process::is_leaving(p.pid));
     let told = living.map(|p| Unbound {
         agent,
+        host: None,
         pid: p.pid,
         cwd: standing(p.pid),
         started_at: Some(started(p)),

@@ -16,6 +16,7 @@ pub mod described;
 pub mod gemini;
 pub mod json;
 pub mod look;
+pub mod memory;
 pub mod needs;
 pub mod openclaw;
 pub mod opencode;

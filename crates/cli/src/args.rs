@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 mod acting;
 mod daemon;
+mod hosts;
 mod nearest;
 
 pub use acting::{
@@ -13,7 +14,8 @@ pub use acting::{
     WorktreeApply, WorktreeClean, WorktreeTargets, WorktreeVerb,
 };
 pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, GatewayVerb, Then, Web};
-pub use nearest::parse;
+pub use hosts::HostVerb;
+pub use nearest::{Asked, parse, understood};
 
 /// Shows and supervises the coding agents that run here.
 ///
@@ -30,7 +32,8 @@ pub struct Cli {
 }
 
 const AFTER: &str = "\
-A target is a name, the agent's own id, a unique prefix of one, a directory, or '.'.
+A target is a name, the agent's own id, a unique prefix of one, a directory, or '.';
+HOST:TARGET is one of another machine (lariat host).
 
 Exit codes: 0 ok, 1 failed, 2 usage or not found or ambiguous, 3 refused,
 4 timed out, 5 partly unknown.";
@@ -39,6 +42,26 @@ const TOP: &str = "\
 Sessions stand as `lariat ls` shows them. Enter attaches, Space shows all it said and takes a
 reply, y and N answer what it asks, . goes to the next one that needs you, n launches, x stops,
 / filters, ? shows every key. What a key does is a command line: c copies it. NO_COLOR is honoured.";
+
+const MATRIX: &str = "\
+A matrix, for example:
+
+  agents = [\"claude\", \"codex\"]
+  prompts = [\"Fix the flaky test\"]
+  prompt_files = [\"plan.md\"]       # more prompts; paths are relative to this file
+  count = 2                         # of each combination
+  group = \"flaky\"                 # generated if not told
+  worktree = false                  # all in the directory itself; then --force, or one cwd each
+
+Whatever it does not list is said by the other options and is the same for all. Nothing is
+launched if anything is wrong with one of them. They start one after the other; one that fails
+does not keep the others from starting. --json prints one object a line for each.";
+
+const HOSTS: &str = "\
+`lariat ls` asks every host at once and shows its sessions with `host` set. A target there is
+HOST:TARGET, or whatever fits only one session over all machines; a verb that acts on it runs
+there, over ssh, with the paths and the exit code of there. `launch`, `stop --all` and `restore`
+stay here unless --host is given. One that does not answer is a warning and exit code 5.";
 
 #[derive(Args, Debug, Clone)]
 pub struct Common {
@@ -68,7 +91,7 @@ pub enum Verb {
     /// Show what was changed where a session works, also what is in no commit
     Diff(Diff),
     /// Start an agent that outlives this command; prints its handle and id
-    #[command(visible_alias = "run")]
+    #[command(visible_alias = "run", after_help = MATRIX)]
     Launch(Box<Launch>),
     /// Show a launched session's terminal and type into it; Ctrl-Q leaves
     #[command(visible_alias = "a")]
@@ -127,6 +150,12 @@ pub enum Verb {
         #[command(subcommand)]
         verb: DaemonVerb,
     },
+    /// Machines reached over ssh, whose own lariat answers for their sessions
+    #[command(after_help = HOSTS)]
+    Host {
+        #[command(subcommand)]
+        verb: HostVerb,
+    },
     /// OpenClaw's gateways: introduce this machine to one
     Gateway {
         #[command(subcommand)]
@@ -177,7 +206,7 @@ pub struct Ls {
     /// Only this group
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// Only this host
+    /// Only this host; `local` for this machine only, without asking any
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
     /// Stay, and show every change

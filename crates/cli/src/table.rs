@@ -162,10 +162,14 @@ pub fn all_rows(
 
 /// What a person calls it: its handle, or the beginning of its own id.
 pub fn called(s: &Session) -> String {
-    s.handle.clone().unwrap_or_else(|| {
+    let called = s.handle.clone().unwrap_or_else(|| {
         let tail = lariat_engine::target::tail(s.native_id.raw());
         Untrusted::new(tail.chars().take(8).collect::<String>()).row()
-    })
+    });
+    match &s.host {
+        Some(host) if s.elsewhere => format!("{host}:{called}"),
+        _ => called,
+    }
 }
 
 // id, reason, agent, title, age, place, tokens
@@ -229,7 +233,7 @@ pub fn short_count(n: u64) -> String {
 
 /// Widths for the columns that fit; 0 drops one.
 fn widths(cells: &[[String; CELLS]], available: usize) -> [usize; CELLS] {
-    let limits = [16, 60, 24, 40, 4, 34, 7];
+    let limits = [24, 60, 24, 40, 4, 34, 7];
     let mut widths = [0; CELLS];
     for row in cells {
         for (width, (cell, limit)) in widths.iter_mut().zip(row.iter().zip(limits)) {
@@ -286,7 +290,8 @@ fn unbound_rows(unbound: &[Unbound], home: &str, available: usize) -> Vec<Row> {
     }
     let row = |u: &Unbound| {
         let folder = u.cwd.as_ref().map_or_else(|| "directory unknown".into(), |c| place(c.raw(), home));
-        let text = format!("{} {}  {folder}  {}", u.agent, u.pid, u.why.row());
+        let host = u.host.as_ref().map_or_else(String::new, |h| format!("{}:", Untrusted::new(h.as_str()).row()));
+        let text = format!("{host}{} {}  {folder}  {}", u.agent, u.pid, u.why.row());
         let text = fit(&text, available.saturating_sub(3));
         Row::Unbound(vec![(Ink::Plain, " ".into()), (Ink::Odd, "●".into()), (Ink::Plain, format!(" {text}"))])
     };

@@ -16,6 +16,8 @@ pub enum Witness {
     Hook,
     /// A gateway that runs the session.
     Gateway,
+    /// The lariat of another machine.
+    Host,
     /// The shim that holds the session.
     Shim,
     /// The agent's own list of running sessions.
@@ -32,6 +34,7 @@ impl Witness {
         match self {
             Witness::Hook => "hook",
             Witness::Gateway => "gateway",
+            Witness::Host => "host",
             Witness::Shim => "shim",
             Witness::Registry => "registry",
             Witness::Store => "store",

@@ -113,9 +113,20 @@ pub struct Session {
     /// Its process is a server that others depend on too.
     #[serde(skip)]
     pub shared: bool,
+    /// The lariat of `host` tells of it: its PID, its paths and its status are those of that machine.
+    #[serde(skip)]
+    pub elsewhere: bool,
 }
 
 impl Session {
+    /// What means exactly this session on a command line here: `HOST:ID` for one of another machine.
+    pub fn target(&self) -> Untrusted {
+        match &self.host {
+            Some(host) if self.elsewhere => format!("{host}:{}", self.id.raw()).into(),
+            _ => self.id.clone(),
+        }
+    }
+
     /// Whether it stands at its prompt with its turn over: it is idle, or waits for a
     /// login or a limit, of which it would learn by the next prompt. (A dialog that its shim sees on its terminal
     /// stands before the prompt.)
@@ -192,6 +203,8 @@ fn serialize_fact<S: Serializer>(fact: &&Fact, s: S) -> Result<S::Ok, S::Error> 
 pub struct Unbound {
     /// The agent it is a process of.
     pub agent: &'static str,
+    /// The machine it runs on, if not this one.
+    pub host: Option<String>,
     /// Its PID.
     pub pid: u32,
     /// Where it stands, if that can be read.
@@ -205,8 +218,8 @@ pub struct Unbound {
 /// Something that could not be read or asked; it never hides the rest.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Warning {
-    /// The adapter, or `lariat` for our own records, `settings` for our settings, or
-    /// `process` for the scan.
+    /// The adapter, or `lariat` for our own records, `settings` for our settings, `host` for
+    /// another machine, or `process` for the scan.
     pub adapter: &'static str,
     /// The file it is about, if one.
     pub path: Option<Untrusted>,

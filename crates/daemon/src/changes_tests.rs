@@ -45,6 +45,7 @@ pub fn session(id: &'static str, status: Status, reason: &'static str) -> Box<Se
         transcript: None,
         start: Some(1),
         shared: false,
+        elsewhere: false,
     })
 }
 
@@ -77,7 +78,8 @@ fn one_whose_process_is_there_and_tied_to_nothing_has_not_ended() {
     changes.take(&answer(vec![session("a", Status::Idle, "")], &[]), true);
     let mut torn = answer(Vec::new(), &[]);
     let why = "its entry cannot be read".into();
-    torn.listing.unbound = vec![lariat_core::Unbound { agent: "claude", pid: 7, cwd: None, started_at: None, why }];
+    torn.listing.unbound =
+        vec![lariat_core::Unbound { agent: "claude", host: None, pid: 7, cwd: None, started_at: None, why }];
     assert!(!changes.misses_one(&torn));
     assert!(names(&changes.take(&torn, true)).is_empty());
     torn.listing.unbound[0].pid = 8;

@@ -23,12 +23,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Places;
+use lariat_engine::hosts::Fleet;
 use lariat_sys::scan::{Process, Table};
 use lariat_sys::vigil::Standing;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::verb::{self, Ran};
 
+/// What asks for sessions of this machine only.
+const HERE_ONLY: &str = "--host=local";
 /// The oldest answer that is given again.
 const OLDEST: Duration = Duration::from_secs(60);
 /// How many answers are kept.
@@ -89,7 +92,10 @@ impl Warm {
 
     /// What `lariat ARGUMENTS` prints now; and whether that needed no look.
     pub fn answer(&self, arguments: &[String]) -> io::Result<(Arc<Answer>, bool)> {
-        if !arguments.first().is_some_and(|verb| KEPT.contains(&verb.as_str())) {
+        let is_kept = arguments.first().is_some_and(|verb| KEPT.contains(&verb.as_str()));
+        // Other machines give no hints, and one that hangs must not hold up who asks for something else.
+        let is_here = arguments.iter().any(|a| a == HERE_ONLY);
+        if !is_kept || (!is_here && Fleet::read(&self.places).is_some()) {
             let Ran { code, out, bytes, complaint, .. } = verb::run(arguments, LONGEST, false)?;
             return Ok((Arc::new(Answer { code, out, bytes, complaint }), false));
         }

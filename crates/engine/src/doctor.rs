@@ -10,6 +10,7 @@ use lariat_sys::process::Identity;
 use lariat_sys::scan::Table;
 use lariat_sys::{file, locks};
 
+use crate::hosts;
 use crate::list::{Question, list};
 
 /// How a thing stands.
@@ -58,6 +59,7 @@ pub fn examine(question: Question) -> Vec<Check> {
             None => checks.push(store(adapter.name(), adapter.store(&question.places))),
         }
     }
+    checks.extend(hosts(&question));
     checks.extend(kernel());
     checks.push(cache(&question.places));
     checks.extend(reading(question));
@@ -99,6 +101,16 @@ fn gateways(agent: &str, remote: &dyn Remote, question: &Question) -> Vec<Check>
         Err(why) => check(&what, Health::Bad, format!("{}: {why}; its sessions are unknown", standing.gateway)),
     };
     found.into_iter().map(one).collect()
+}
+
+fn hosts(question: &Question) -> Vec<Check> {
+    let (hosts, _) = hosts::read(&question.places);
+    let answers = hosts::ask::versions(&hosts, question.deadline);
+    let one = |(host, answer): (&hosts::Host, Result<String, hosts::ssh::Unreached>)| match answer {
+        Ok(version) => check("host", Health::Good, format!("{}: lariat {version} answers", host.name)),
+        Err(unreached) => check("host", Health::Bad, format!("{}: {}", host.name, unreached.told())),
+    };
+    hosts.iter().zip(answers).map(one).collect()
 }
 
 fn kernel() -> Vec<Check> {

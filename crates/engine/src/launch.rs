@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::{Given, Settings};
-use lariat_adapters::{Ask, LONGEST_ARGUMENT};
+use lariat_adapters::{Adapter, Ask, LONGEST_ARGUMENT};
 use lariat_core::{Status, Time, Warning};
 use lariat_shim::start::Begun;
 use lariat_sys::point::point;
@@ -66,9 +66,17 @@ pub struct Order {
     pub worktree: Option<Worktree>,
 }
 
-/// Launches an agent; with what went wrong with the command that was to run then.
-pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<String>), LaunchError> {
-    let places = &question.places;
+/// An order that can be carried out, as far as that can be told without doing it.
+struct Ready {
+    adapter: &'static dyn Adapter,
+    cwd: PathBuf,
+    program: PathBuf,
+    ask: Ask,
+    /// The prompt, if it is to be typed.
+    typed: Option<String>,
+}
+
+fn ready(places: &Places, order: &Order) -> Result<Ready, LaunchError> {
     let adapter = start::adapter(&order.agent)?;
     let cwd = start::directory(&order.cwd)?;
     let mut ask = start::told_of(places, &order.agent, order.ask.clone());
@@ -77,6 +85,18 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     let is_typed = ask.described.as_ref().is_some_and(|d| d.prompt == Given::Typed);
     let typed = ask.prompt.take_if(|p| !ask.headless && (is_typed || p.len() > LONGEST_ARGUMENT));
     adapter.start(&ask).map_err(LaunchError::Impossible)?;
+    Ok(Ready { adapter, cwd, program, ask, typed })
+}
+
+/// Says what is wrong with an order, if anything, without carrying it out; the directory it means.
+pub fn check(places: &Places, order: &Order) -> Result<PathBuf, LaunchError> {
+    ready(places, order).map(|ready| ready.cwd)
+}
+
+/// Launches an agent; with what went wrong with the command that was to run then.
+pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<String>), LaunchError> {
+    let places = &question.places;
+    let Ready { adapter, cwd, program, mut ask, typed } = ready(places, order)?;
     durable::make_folder(&places.state).map_err(files(&places.state))?;
     let Entered { lock, known, handle, folder, begun } = enter(question, order, &cwd)?;
     point("launch.claimed");

@@ -74,6 +74,29 @@ pub struct Answer {
     pub saving: Vec<Saving>,
 }
 
+impl Answer {
+    /// One that tells of nothing.
+    pub fn empty(at: Time) -> Answer {
+        let listing = Listing {
+            schema: 1,
+            at,
+            sessions: Vec::new(),
+            unbound: Vec::new(),
+            warnings: Vec::new(),
+            hidden: Hidden::default(),
+        };
+        Answer {
+            listing,
+            lines: Vec::new(),
+            watch: Vec::new(),
+            unhinted: false,
+            partial: false,
+            failed: Vec::new(),
+            saving: Vec::new(),
+        }
+    }
+}
+
 /// What is on record of what people asked and of what lariat launched.
 #[derive(Debug)]
 pub(crate) struct Known {
@@ -255,22 +278,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     }
     let known = Arc::new(known);
     let shared = Arc::new(Shared { known: Arc::clone(&known), question, settings, table, now, settling, write });
-    let mut answer = Answer {
-        listing: Listing {
-            schema: 1,
-            at: now,
-            sessions: Vec::new(),
-            unbound: Vec::new(),
-            warnings: Vec::new(),
-            hidden: Hidden::default(),
-        },
-        lines: Vec::new(),
-        watch: Vec::new(),
-        unhinted: false,
-        partial: false,
-        failed: Vec::new(),
-        saving: Vec::new(),
-    };
+    let mut answer = Answer::empty(now);
     let ours =
         shared.known.wishes.warnings.iter().chain(&shared.known.launched.warnings).chain(&shared.settings.warnings);
     answer.listing.warnings.extend(ours.cloned());
@@ -434,6 +442,7 @@ pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option
         transcript: s.transcript,
         start: s.process.map(|p| p.start).or(a.run),
         shared: s.shared,
+        elsewhere: false,
     });
     if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {
         let asked = wish.intent.at.age(now);

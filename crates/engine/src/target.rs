@@ -47,6 +47,11 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
     in_directory(&target, sessions).unwrap_or(Err(NotOne::None(target)))
 }
 
+/// Whether a target is the whole id or handle of a session, so that it can mean no other.
+pub fn is_whole(target: &str, session: &Session) -> bool {
+    [session.id.raw(), session.native_id.raw()].contains(&target) || session.handle.as_deref() == Some(target)
+}
+
 /// The part of an id that tells it from its like: what follows the last colon of
 /// a key such as `agent:main:dashboard:e01d…`, all of any other id.
 pub fn tail(native_id: &str) -> &str {
@@ -116,6 +121,7 @@ mod tests {
             transcript: None,
             start: None,
             shared: false,
+            elsewhere: false,
         })
     }
 

@@ -8,6 +8,7 @@
 
 pub mod activation;
 pub mod beneath;
+pub mod bounded;
 pub mod cgroup;
 pub mod clock;
 pub mod durable;

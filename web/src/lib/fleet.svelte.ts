@@ -104,7 +104,8 @@ class Fleet {
     this.#again = false;
     const whole = this.ended && this.#whole;
     try {
-      const listing = await get<Listing>(whole ? '/v1/sessions?all=true' : '/v1/sessions');
+      // Of other machines no event tells, so what is shown of them would be old.
+      const listing = await get<Listing>(`/v1/sessions?host=local${whole ? '&all=true' : ''}`);
       if (whole) this.#whole = false;
       this.take(listing, whole);
     } catch {

@@ -122,6 +122,7 @@ pub fn owners_without(look: &Look<'_>, known: &[u32], why: &str, report: &mut Re
     let unknown = owners(look).filter(|p| !known.contains(&p.pid) && !matches!(p.is_alive(), Ok(false)));
     report.unbound.extend(unknown.map(|p| Unbound {
         agent: NAME,
+        host: None,
         pid: p.pid,
         cwd: process::cwd(p.pid).ok().map(|c| Untrusted::new(c.to_string_lossy())),
         started_at: Some(ap::started(p)),

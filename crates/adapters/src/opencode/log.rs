@@ -32,6 +32,8 @@ pub struct Heard {
     pub sessions: Vec<(String, i64)>,
     /// What it asked and when; that a permission was given or refused is not logged.
     asks: Vec<(String, i64)>,
+    /// How often somebody began to listen to what it does; a terminal that serves nobody is not listened to.
+    pub clients: usize,
     /// Whether its terminal has come up.
     pub up: bool,
     /// Whether all that it logged was read, back to its start.
@@ -129,6 +131,7 @@ impl Heard {
                 let answered = line.get("requestID");
                 self.asks.retain(|(id, _)| answered.is_some_and(|answered| answered != id));
             }
+            "global event connected" | "event connected" => self.clients += 1,
             "init" => self.up |= line.get("count").is_some(),
             _ => {}
         }

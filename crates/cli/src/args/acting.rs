@@ -7,14 +7,24 @@ use clap::{Args, Subcommand};
 #[derive(Args, Debug)]
 pub struct Launch {
     /// The agent: claude, codex, opencode, pi, gemini, or acp:NAME or agent:NAME as the settings name it
-    #[arg(value_name = "AGENT")]
-    pub agent: String,
+    #[arg(value_name = "AGENT", required_unless_present = "matrix")]
+    pub agent: Option<String>,
+    /// Launch every combination of what this file lists (TOML or JSON: agents, models, prompts,
+    /// prompt_files, cwd, count), each in a worktree of its own, in one group
+    #[arg(long, value_name = "FILE")]
+    pub matrix: Option<std::path::PathBuf>,
+    /// Only show what --matrix would launch
+    #[arg(short = 'n', long, requires = "matrix")]
+    pub dry_run: bool,
     /// What to ask; '-' reads it from standard input
     #[arg(short, long, value_name = "PROMPT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
     /// A file to put before the prompt
     #[arg(long, value_name = "FILE")]
     pub file: Vec<std::path::PathBuf>,
+    /// Launch it on this host, by the lariat there: paths are those of there
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// A name for the session
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -148,6 +158,9 @@ pub struct Restore {
     /// How many launched sessions may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max: Option<u32>,
+    /// Those of this host, by the lariat there
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// Only those that are kept (`launch --keep`, `lariat keep`)
     #[arg(long)]
     pub kept: bool,
@@ -280,6 +293,9 @@ pub struct Stop {
     /// Every live session; shows the plan unless --yes is given
     #[arg(long, conflicts_with = "targets")]
     pub all: bool,
+    /// Those of this host, by the lariat there
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// Carry out what --all plans
     #[arg(long, requires = "all")]
     pub yes: bool,

@@ -16,18 +16,32 @@ use crate::output::Out;
 /// No command line is longer.
 const LONGEST: u64 = 8 << 20;
 
+/// What was asked, and in which words.
+pub struct Asked {
+    pub cli: Cli,
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// They came by standard input.
+    pub by_input: bool,
+}
+
 /// What was asked, or an error on the terminal and the end.
-pub fn parse() -> Cli {
-    let words = words();
-    if let Some(cli) = launch(&words) {
-        return cli;
-    }
-    Cli::try_parse_from(&words).unwrap_or_else(|error| {
-        let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-        let mut cli = Cli::command();
-        cli.build();
-        refuse(&suggest(error, &cli, &typed), &typed)
-    })
+pub fn parse() -> Asked {
+    let (words, by_input) = words();
+    let cli = launch(&words).unwrap_or_else(|| {
+        Cli::try_parse_from(&words).unwrap_or_else(|error| {
+            let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+            let mut cli = Cli::command();
+            cli.build();
+            refuse(&suggest(error, &cli, &typed), &typed)
+        })
+    });
+    Asked { cli, words, by_input }
+}
+
+/// What these words ask, if they are understood.
+pub fn understood(words: &[OsString]) -> Option<Cli> {
+    Cli::try_parse_from(words).ok()
 }
 
 /// Tells what was not understood, also as an object where JSON was asked for, and ends; or shows the help that was
@@ -56,16 +70,16 @@ fn launch(words: &[OsString]) -> Option<Cli> {
 }
 
 /// The command line: the arguments, or standard input, where no other user can read it.
-fn words() -> Vec<OsString> {
+fn words() -> (Vec<OsString>, bool) {
     let words: Vec<OsString> = std::env::args_os().collect();
     if words.len() != 2 || words[1] != lariat_daemon::verb::BY_INPUT {
-        return words;
+        return (words, false);
     }
     let mut told = Vec::new();
     let read = io::stdin().lock().take(LONGEST).read_to_end(&mut told);
     let rest = told.split(|b| *b == 0).map(|word| OsString::from_vec(word.to_vec()));
     let rest: Vec<OsString> = if read.is_ok() && !told.is_empty() { rest.collect() } else { Vec::new() };
-    words.into_iter().take(1).chain(rest).collect()
+    (words.into_iter().take(1).chain(rest).collect(), true)
 }
 
 /// Adds the nearest verb or flag to an error that names none.
@@ -141,6 +155,8 @@ mod tests {
             "launch pi --worktree branch --max 3 --queue --keep --force -- --agent x --all -w",
             "launch gemini -p --json",
             "launch claude --queue",
+            "launch claude --host box --cwd /there",
+            "launch --matrix m.toml --dry-run --max 2 --queue",
         ];
         let words = |line: &str| -> Vec<OsString> { format!("lariat {line}").split(' ').map(Into::into).collect() };
         for line in lines {

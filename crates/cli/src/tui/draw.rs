@@ -176,7 +176,7 @@ fn said(buffer: &mut Buffer, app: &App, area: Rect) {
 /// What was read of the session that is looked at.
 fn shown(app: &App) -> Option<&What> {
     let shown = app.preview.as_ref()?;
-    let fits = looked_at(app).is_some_and(|s| s.id == shown.id);
+    let fits = looked_at(app).is_some_and(|s| s.target() == shown.id);
     let kind = |what: &What| matches!(what, What::Not(_)) || matches!(what, What::Screen(_)) == app.terminal;
     Some(&shown.what).filter(|what| fits && kind(what))
 }

@@ -119,9 +119,9 @@ fn of_session(app: &mut App, key: &Key) -> Effect {
         Key::Enter => return Effect::Attach(Box::new(session)),
         Key::Char(' ') => {
             let asked = draw::asks_question(&session).then(|| session.reason.clone());
-            app.view = View::Reply { id: session.id, asked, line: Line::default(), scrolled: 0 };
+            app.view = View::Reply { id: session.target(), asked, line: Line::default(), scrolled: 0 };
         }
-        Key::Char('e') => app.view = View::Explain { id: session.id, scrolled: 0 },
+        Key::Char('e') => app.view = View::Explain { id: session.target(), scrolled: 0 },
         Key::Char('d') => return open(app, "diff", Order::new("diff", Some(&to), &[]), None),
         Key::Char('c') => {
             let verb = if session.handle.is_some() && session.live == Some(true) { "attach" } else { "peek" };

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::look::Places;
 use lariat_core::Status;
 use lariat_daemon::watching;
+use lariat_engine::hosts::watch::Watch as Hosts;
 use lariat_engine::list::Answer;
 use lariat_sys::vigil::{Caller, Standing, Woken};
 
@@ -70,10 +71,11 @@ impl Looks {
 
 fn watch(common: &Common, mut standing: Standing, ended: &AtomicBool, tell: &Teller) {
     let mut told: Option<(bool, Arc<Answer>)> = None;
+    let mut hosts = Hosts::default();
     loop {
         let began = Instant::now();
         let all = ended.load(Ordering::Relaxed);
-        let looked = catch_unwind(AssertUnwindSafe(|| look(common, all, &mut standing)));
+        let looked = catch_unwind(AssertUnwindSafe(|| look(common, all, &mut standing, &mut hosts)));
         let Ok((answer, next)) = looked else {
             tell.tell(Event::Failed("a look failed in lariat's own code; `lariat ls` shows how".into()));
             std::thread::sleep(SOON);
@@ -106,17 +108,19 @@ fn rest(standing: &Standing, next: Duration, took: Duration) -> io::Result<()> {
 }
 
 /// One look, with the watch in place; and when the next one is due.
-fn look(common: &Common, ended: bool, standing: &mut Standing) -> (Answer, Duration) {
+fn look(common: &Common, ended: bool, standing: &mut Standing, hosts: &mut Hosts) -> (Answer, Duration) {
     let places = Places::from_env();
     let args = Ls { all: ended, ..Ls::default() };
     standing.forget();
     let mut tries = 0;
     loop {
-        let answer = ls::look(&args, common);
+        let answer = ls::look(&args, common, hosts);
         let listing = &answer.listing;
         let seen = watching::depends(&places, &answer);
-        let pids = listing.sessions.iter().filter(|s| s.live != Some(false)).filter_map(|s| s.pid);
-        let pids: HashSet<u32> = pids.chain(listing.unbound.iter().map(|u| u.pid)).collect();
+        // A PID of another machine is nobody here.
+        let living = listing.sessions.iter().filter(|s| s.live != Some(false) && !s.elsewhere);
+        let unbound = listing.unbound.iter().filter(|u| u.host.is_none()).map(|u| u.pid);
+        let pids: HashSet<u32> = living.filter_map(|s| s.pid).chain(unbound).collect();
         let alive = standing.processes(pids);
         let stood = standing.watch(&seen.paths.into_iter().collect::<HashSet<PathBuf>>());
         tries += 1;

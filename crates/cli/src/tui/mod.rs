@@ -295,7 +295,9 @@ impl<'a> Top<'a> {
     /// Gives the terminal to `lariat attach` and takes it back; the exit code if we were
     /// told to end meanwhile.
     fn attach(&mut self, session: &Session) -> io::Result<Option<u8>> {
-        if let Err(refused) = attach::held(session, self.common) {
+        if !session.elsewhere
+            && let Err(refused) = attach::held(session, self.common)
+        {
             self.app.refuse(refused.text());
             return Ok(None);
         }

@@ -50,9 +50,11 @@ impl Wanted {
         match (self, other) {
             (Wanted::Nothing, Wanted::Nothing) => true,
             (Wanted::Talk(a), Wanted::Talk(b)) => {
-                a.id == b.id && a.transcript == b.transcript && (a.transcript.is_some() || a.updated_at == b.updated_at)
+                a.target() == b.target()
+                    && a.transcript == b.transcript
+                    && (a.transcript.is_some() || a.updated_at == b.updated_at)
             }
-            (Wanted::Terminal(a), Wanted::Terminal(b)) => a.id == b.id,
+            (Wanted::Terminal(a), Wanted::Terminal(b)) => a.target() == b.target(),
             _ => false,
         }
     }
@@ -112,7 +114,7 @@ fn read(places: &Places, mut standing: Standing, asked: &Mutex<Wanted>, tell: &T
         let what = catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| failed());
         let shown = match (&wanted, what) {
             (Wanted::Talk(session) | Wanted::Terminal(session), Some(what)) => {
-                Some(Shown { id: session.id.clone(), what })
+                Some(Shown { id: session.target(), what })
             }
             _ => None,
         };
@@ -136,6 +138,11 @@ fn look(places: &Places, wanted: &Wanted, standing: &mut Standing, drawn: &mut O
         Wanted::Nothing => {
             watch(None);
             None
+        }
+        Wanted::Talk(session) | Wanted::Terminal(session) if session.elsewhere => {
+            watch(None);
+            let id = session.target().row();
+            Some(What::Not(format!("it is on another machine: `lariat peek {id}` asks there, Enter attaches")))
         }
         Wanted::Talk(session) => {
             watch(session.transcript.as_ref().map(|t| peek::stirs(session.agent, t)));

@@ -171,7 +171,7 @@ impl App {
     }
 
     pub fn find(&self, id: &Untrusted) -> Option<&Session> {
-        self.sessions().iter().find(|s| s.id == *id).map(|s| &**s)
+        self.sessions().iter().find(|s| s.target() == *id).map(|s| &**s)
     }
 
     /// The one that is chosen.
@@ -195,7 +195,7 @@ impl App {
     /// The row of the chosen one.
     pub fn selected_row(&self) -> Option<usize> {
         let id = self.selected.as_ref()?;
-        (0..self.rows.len()).find(|row| self.of_row(*row).is_some_and(|s| s.id == *id))
+        (0..self.rows.len()).find(|row| self.of_row(*row).is_some_and(|s| s.target() == *id))
     }
 
     /// Takes a new answer.
@@ -219,7 +219,7 @@ impl App {
     /// Chooses the one that was just started, once it is there.
     fn choose_awaited(&mut self) {
         let awaited = |s: &&Session| s.handle.is_some() && s.handle == self.awaited;
-        if let Some(id) = self.sessions().iter().map(|s| &**s).find(awaited).map(|s| s.id.clone()) {
+        if let Some(id) = self.sessions().iter().map(|s| &**s).find(awaited).map(|s| s.target()) {
             self.awaited = None;
             self.moved = true;
             self.choose(id);
@@ -247,7 +247,7 @@ impl App {
                 self.moved |= self.selected.is_some();
                 let rows = self.selectable();
                 self.ordinal = self.ordinal.min(rows.len().saturating_sub(1));
-                self.selected = rows.get(self.ordinal).and_then(|row| self.of_row(*row)).map(|s| s.id.clone());
+                self.selected = rows.get(self.ordinal).and_then(|row| self.of_row(*row)).map(|s| s.target());
                 self.scrolled = 0;
             }
         }
@@ -289,14 +289,14 @@ impl App {
     pub fn step(&mut self, by: isize) {
         let rows = self.selectable();
         let to = self.ordinal.saturating_add_signed(by).min(rows.len().saturating_sub(1));
-        if let Some(id) = rows.get(to).and_then(|row| self.of_row(*row)).map(|s| s.id.clone()) {
+        if let Some(id) = rows.get(to).and_then(|row| self.of_row(*row)).map(|s| s.target()) {
             self.choose(id);
         }
     }
 
     /// Chooses the one that was chosen before.
     pub fn back(&mut self) {
-        let there = |id: &Untrusted| self.shown.iter().any(|i| self.sessions()[*i].id == *id);
+        let there = |id: &Untrusted| self.shown.iter().any(|i| self.sessions()[*i].target() == *id);
         match self.last.clone().filter(there) {
             Some(id) => self.choose(id),
             None => self.refuse("no session was chosen before this one"),
@@ -308,7 +308,7 @@ impl App {
         let rows = self.selectable();
         let after = (1..=rows.len()).map(|n| rows[(self.ordinal + n) % rows.len()]);
         let needs = |row: &usize| self.of_row(*row).is_some_and(|s| Group::of(s) == Group::NeedsYou);
-        match after.into_iter().find(needs).and_then(|row| self.of_row(row)).map(|s| s.id.clone()) {
+        match after.into_iter().find(needs).and_then(|row| self.of_row(row)).map(|s| s.target()) {
             Some(id) => self.choose(id),
             None => self.refuse("no session needs you"),
         }
@@ -316,7 +316,7 @@ impl App {
 
     /// A click on a row of the list; whether it was the second of two.
     pub fn click(&mut self, row: usize) -> bool {
-        let Some(id) = self.of_row(row).map(|s| s.id.clone()) else { return false };
+        let Some(id) = self.of_row(row).map(|s| s.target()) else { return false };
         let now = Instant::now();
         let twice = self.clicked.take().is_some_and(|(at, of)| of == id && now.duration_since(at) < DOUBLE);
         if !twice {
@@ -401,8 +401,13 @@ impl App {
 
 /// How a person is told of a session, and how it is meant exactly.
 pub fn target(session: &Session) -> Target {
-    let id = session.id.raw().to_owned();
-    Target { name: session.handle.clone().unwrap_or_else(|| id.clone()), id }
+    let id = session.target().raw().to_owned();
+    let name = match (&session.handle, &session.host) {
+        (Some(handle), Some(host)) if session.elsewhere => format!("{host}:{handle}"),
+        (Some(handle), _) => handle.clone(),
+        (None, _) => id.clone(),
+    };
+    Target { name, id }
 }
 
 /// How long until its age reads otherwise.

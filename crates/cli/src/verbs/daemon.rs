@@ -18,6 +18,7 @@ use lariat_daemon::deliver::outbox::Owed;
 use lariat_daemon::place::{self, Place};
 use lariat_daemon::verb::TELL_SEEN;
 use lariat_daemon::{DaemonError, Options, VERB, log, watching};
+use lariat_engine::hosts::{self, HERE};
 use lariat_engine::list::Answer;
 use lariat_protocol::client::ClientError;
 use lariat_sys::{file, spawn};
@@ -277,6 +278,10 @@ pub fn ask(out: &mut Out) -> Result<Option<u8>, Failure> {
     }
     let arguments: Option<Vec<String>> = std::env::args_os().skip(1).map(|a| a.into_string().ok()).collect();
     let Some(mut arguments) = arguments else { return Ok(None) };
+    // Another lariat asks about this machine only; the daemon answers about all.
+    if std::env::var_os(HERE).is_some() && !hosts::read(&Places::from_env()).0.is_empty() {
+        return Ok(None);
+    }
     if arguments.first().is_some_and(|first| first == lariat_daemon::verb::BY_INPUT) {
         return Ok(None); // what was asked stands elsewhere, and is answered here
     }

@@ -5,10 +5,10 @@ use lariat_core::{Role, Session, Status, Time};
 use crate::Done;
 use crate::args::{Common, Target};
 use crate::output::{Ink, Out, Spans};
-use crate::verbs::{find, status, warn};
+use crate::verbs::{status, there, warn};
 
 pub fn run(args: &Target, common: &Common, out: &mut Out) -> Done {
-    let (answer, at) = find(&args.target, common)?;
+    let (answer, at) = there::find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
     let code = if session.status == Status::Unknown { 5 } else { 0 };
     if out.json {

@@ -5,18 +5,20 @@ use std::io::Read as _;
 use lariat_adapters::Ask;
 use lariat_adapters::look::Scope;
 use lariat_core::Untrusted;
+use lariat_engine::Question;
 use lariat_engine::after::After;
-use lariat_engine::launch::{self, LaunchError, Order};
+use lariat_engine::launch::{self, LaunchError, Order, Started};
 use lariat_engine::worktree::{WorktreeError, make};
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Launch};
 use crate::output::{Failure, Out, complain};
-use crate::verbs::question;
+use crate::verbs::{matrix, question};
 
+/// What `--json` tells of a launch.
 #[derive(Serialize)]
-struct Told<'a> {
+pub struct Told<'a> {
     handle: &'a str,
     id: String,
     native_id: &'a str,
@@ -28,7 +30,7 @@ struct Told<'a> {
 
 pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
     let order = Order {
-        agent: args.agent.clone(),
+        agent: args.agent.clone().unwrap_or_default(),
         cwd: args.cwd.clone().unwrap_or_else(|| ".".into()),
         ask: Ask {
             prompt: prompt(args)?,
@@ -51,37 +53,65 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
         worktree: None,
     };
     let question = question(common, Scope::Live);
-    let launched = match &args.worktree {
-        None => launch::launch(&question, &order).map(|started| (started, None)),
-        Some(branch) => {
-            let branch = Some(branch.clone()).filter(|b| !b.is_empty());
-            let wish = make::Wish { branch, base: args.base.clone(), setup: args.setup.clone() };
-            make::launch(&question, &order, &wish).map(|(started, made)| (started, Some(made)))
-        }
-    };
-    let ((started, wrong), made) = launched.map_err(failure)?;
+    if args.matrix.is_some() {
+        return matrix::run(args, &order, &question, out);
+    }
+    let launched = one(&question, &order, wish(args).as_ref()).map_err(failure)?;
+    complain_of(&launched);
+    match out.json {
+        true => out.json(&told(&launched))?,
+        false => tell(&launched, out)?,
+    }
+    Ok(0)
+}
+
+/// What was launched: with what went wrong besides, and the worktree that was made for it.
+pub type Launched = ((Started, Option<String>), Option<make::Made>);
+
+/// The worktree that is wished for, if one is.
+pub fn wish(args: &Launch) -> Option<make::Wish> {
+    let branch = args.worktree.clone()?;
+    let branch = Some(branch).filter(|b| !b.is_empty());
+    Some(make::Wish { branch, base: args.base.clone(), setup: args.setup.clone() })
+}
+
+/// Launches one.
+pub fn one(question: &Question, order: &Order, wish: Option<&make::Wish>) -> Result<Launched, LaunchError> {
+    match wish {
+        None => launch::launch(question, order).map(|started| (started, None)),
+        Some(wish) => make::launch(question, order, wish).map(|(started, made)| (started, Some(made))),
+    }
+}
+
+/// What is told of it as data.
+pub fn told(((started, _), made): &Launched) -> Told<'_> {
+    Told {
+        handle: &started.handle,
+        id: started.id(),
+        native_id: &started.native_id,
+        agent: started.agent,
+        cwd: started.cwd.to_string_lossy().into_owned(),
+        pid: started.pid,
+        worktree: made.as_ref().map(|m| m.worktree.path.to_string_lossy().into_owned()),
+    }
+}
+
+/// Complains of what went wrong besides.
+pub fn complain_of(((_, wrong), _): &Launched) {
     if let Some(wrong) = wrong {
         complain(format_args!("warning: {wrong}"));
     }
-    if out.json {
-        out.json(&Told {
-            handle: &started.handle,
-            id: started.id(),
-            native_id: &started.native_id,
-            agent: started.agent,
-            cwd: started.cwd.to_string_lossy().into_owned(),
-            pid: started.pid,
-            worktree: made.map(|m| m.worktree.path.to_string_lossy().into_owned()),
-        })?;
-    } else {
-        out.line(format_args!("{}  {}", started.handle, started.id()))?;
-        if let Some(made) = made {
-            let (path, branch) = (made.worktree.path.to_string_lossy(), made.worktree.branch);
-            let how = if made.reused { "in the worktree that was there" } else { "in a worktree of its own" };
-            out.line(Untrusted::new(format!("{how}: {path}  {branch}")).row())?;
-        }
+}
+
+/// Tells a person what was launched.
+pub fn tell(((started, _), made): &Launched, out: &mut Out) -> Result<(), Failure> {
+    out.line(format_args!("{}  {}", started.handle, started.id()))?;
+    if let Some(made) = made {
+        let (path, branch) = (made.worktree.path.to_string_lossy(), &made.worktree.branch);
+        let how = if made.reused { "in the worktree that was there" } else { "in a worktree of its own" };
+        out.line(Untrusted::new(format!("{how}: {path}  {branch}")).row())?;
     }
-    Ok(0)
+    Ok(())
 }
 
 /// What a start that came to nothing means for the exit code.

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use lariat_adapters::look::Scope;
+use lariat_adapters::look::{Places, Scope};
+use lariat_adapters::settings::Settings;
 use lariat_core::text::fit;
 use lariat_core::{Session, Status, Untrusted};
+use lariat_engine::hosts::watch::Watch as Hosts;
+use lariat_engine::hosts::{Fleet, LOCAL, ask};
 use lariat_engine::list::Answer;
 use lariat_engine::{Question, list, list_as_text};
 use lariat_sys::memory;
@@ -15,7 +18,7 @@ use crate::args::{Common, Ls};
 use crate::json;
 use crate::output::{Failure, Ink, Out};
 use crate::table::{self, Ages, Row};
-use crate::verbs::{daemon, question, warn};
+use crate::verbs::{daemon, question, there, warn};
 
 /// How long a burst of changes may go on before the list is shown again.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -32,7 +35,8 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     memory::for_a_moment();
-    let mut answer = look_with(args, common, |question| {
+    check_host(args)?;
+    let mut answer = look_with(args, common, None, |question| {
         if out.json && args.limit.is_none() { list_as_text(question, json::session) } else { list(question) }
     });
     let code = code(&answer);
@@ -54,27 +58,66 @@ fn code(answer: &Answer) -> u8 {
     if answer.partial || unknown { 5 } else { 0 }
 }
 
-/// What is here now, of what was asked for.
-pub fn look(args: &Ls, common: &Common) -> Answer {
-    look_with(args, common, list)
+/// A host that nobody named has no sessions because it is not known, not because it is idle.
+fn check_host(args: &Ls) -> Result<(), Failure> {
+    let Some(name) = args.host.as_deref().filter(|name| *name != LOCAL) else { return Ok(()) };
+    let places = Places::from_env();
+    let gateways = || Settings::read(&places).gateways.into_iter().any(|g| g.host.as_deref() == Some(name));
+    if Fleet::read(&places).is_some_and(|f| f.named(name).is_some()) || gateways() {
+        return Ok(());
+    }
+    Err(there::no_host(name))
 }
 
-fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) -> Answer {
+/// All that is here now and on every host.
+pub fn everywhere(common: &Common, scope: Scope) -> Answer {
+    let question = question(common, scope);
+    let places = question.places.clone();
+    let asking = Fleet::read(&places).map(|fleet| ask::list(fleet, None, &places, scope, common.deadline));
+    let mut answer = list(question);
+    asking.into_iter().for_each(|asking| asking.heard().join(&mut answer));
+    daemon::tell_seen(&answer);
+    answer
+}
+
+/// What is here now, of what was asked for, by one who stays and looks again.
+pub fn look(args: &Ls, common: &Common, hosts: &mut Hosts) -> Answer {
+    look_with(args, common, Some(hosts), list)
+}
+
+fn look_with(args: &Ls, common: &Common, hosts: Option<&mut Hosts>, list: impl FnOnce(Question) -> Answer) -> Answer {
     let ended = args.all || args.status.iter().any(|s| s.ended());
-    let mut answer = list(question(common, if ended { Scope::All } else { Scope::Live }));
+    let question = question(common, if ended { Scope::All } else { Scope::Live });
+    let (places, scope, only) = (question.places.clone(), question.scope, args.host.as_deref());
+    let abroad = only != Some(LOCAL);
+    // They are asked while we look here.
+    let once = hosts.is_none() && abroad;
+    let asking = once.then(|| Fleet::read(&places)).flatten();
+    let asking = asking.map(|fleet| ask::list(fleet, only, &places, scope, common.deadline));
+    let mut answer = list(question);
+    let heard = match hosts {
+        Some(hosts) if abroad => hosts.hear(&places, only, scope, common.deadline),
+        _ => asking.map(ask::Asking::heard),
+    };
+    heard.into_iter().for_each(|heard| heard.join(&mut answer));
     daemon::tell_seen(&answer);
     let agent = args.agent.as_deref();
+    let is_of = |host: Option<&str>, elsewhere: bool| match only {
+        None => true,
+        Some(LOCAL) => !elsewhere,
+        Some(name) => host == Some(name),
+    };
     let wanted = |s: &Session| {
         agent.is_none_or(|a| lariat_adapters::means(a, s.agent))
             && (args.status.is_empty() || args.status.contains(&s.status))
             && args.group.as_ref().is_none_or(|g| s.group.as_ref() == Some(g))
-            && args.host.as_ref().is_none_or(|h| s.host.as_ref() == Some(h))
+            && is_of(s.host.as_deref(), s.elsewhere)
     };
     let listing = &mut answer.listing;
     let here = |s: &Session| ended || !s.status.ended() || s.restorable;
     listing.hidden.ended += listing.sessions.iter().filter(|s| !here(s)).count();
     listing.sessions.retain(|s| here(s) && wanted(s));
-    let narrowed = args.group.is_some() || args.host.is_some();
+    let narrowed = args.group.is_some() || only.is_some_and(|h| h != LOCAL);
     if !ended {
         listing.hidden.ended += answer.lines.len();
         answer.lines.clear();
@@ -86,7 +129,11 @@ fn look_with(args: &Ls, common: &Common, list: impl FnOnce(Question) -> Answer) 
                 && (args.status.is_empty() || args.status.contains(&l.status))
         });
     }
-    listing.unbound.retain(|u| !narrowed && agent.is_none_or(|a| lariat_adapters::means(a, u.agent)));
+    let of_group = args.group.is_some();
+    listing.unbound.retain(|u| {
+        let here = is_of(u.host.as_deref(), u.host.is_some());
+        here && !of_group && agent.is_none_or(|a| lariat_adapters::means(a, u.agent))
+    });
     answer
 }
 
@@ -143,7 +190,9 @@ fn show(answer: &Answer, narrowed: bool, out: &mut Out) -> Result<(), Failure> {
 
 /// Shows the list, and again whenever it has changed.
 fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
-    let mut look = || look(args, common);
+    check_host(args)?;
+    let mut hosts = Hosts::default();
+    let mut look = || look(args, common, &mut hosts);
     let mut answer = look();
     loop {
         if out.is_terminal() && !out.json {
@@ -181,7 +230,10 @@ pub fn next(answer: &Answer, look: &mut dyn FnMut() -> Answer, no_longer: Option
         return Ok(look());
     };
     answer.watch.iter().for_each(|path| watch.path(path));
-    let processes = sessions.iter().filter_map(|s| s.pid).chain(answer.listing.unbound.iter().map(|u| u.pid));
+    // A PID of another machine is nobody here.
+    let processes = sessions.iter().filter(|s| !s.elsewhere).filter_map(|s| s.pid);
+    let unbound = answer.listing.unbound.iter().filter(|u| u.host.is_none()).map(|u| u.pid);
+    let processes = processes.chain(unbound);
     processes.for_each(|pid| watch.process(pid));
     let now = look();
     if !same(answer, &now) {

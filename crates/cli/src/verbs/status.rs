@@ -2,14 +2,13 @@
 
 use lariat_adapters::look::Scope;
 use lariat_core::{Session, Status, Time, Warning};
-use lariat_engine::{list, resolve};
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{self, Common};
 use crate::output::{Failure, Out};
 use crate::table::{self, Group, short_count};
-use crate::verbs::{daemon, find, not_one, question, warn};
+use crate::verbs::{daemon, ls, there, warn};
 
 /// One session as an answer of its own: its fields, and what was not readable.
 #[derive(Serialize)]
@@ -31,19 +30,15 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
     match args.targets.as_slice() {
         [] => counts(args.quiet, common, out),
         [target] => {
-            let (answer, at) = find(target, common)?;
+            let (answer, at) = there::find(target, common)?;
             let session = &answer.listing.sessions[at];
             one(session, answer.listing.at, &answer.listing.warnings, out)?;
             Ok(if session.status == Status::Unknown { 5 } else { 0 })
         }
         targets => {
-            let answer = list(question(common, Scope::All));
-            let places: Result<Vec<usize>, Failure> = targets
-                .iter()
-                .map(|t| resolve(t, &answer.listing.sessions).map_err(|e| not_one(&e, &answer)))
-                .collect();
+            let (answer, places) = there::find_all(targets, common)?;
             let mut unknown = false;
-            for at in places? {
+            for at in places {
                 let session = &answer.listing.sessions[at];
                 unknown |= session.status == Status::Unknown;
                 one(session, answer.listing.at, &[], out)?;
@@ -76,6 +71,7 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
         format!("{input} in, {output} out, {read} cache read, {write} cache written")
     });
     let fields = [
+        ("host", session.host.as_deref().map(|h| lariat_core::Untrusted::new(h).row())),
         ("name", text(&session.name)),
         ("prompt", session.prompt.as_ref().map(|p| p.row_within(out.columns().saturating_sub(12)))),
         ("tool", text(&session.tool)),
@@ -98,8 +94,7 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
 }
 
 fn counts(quiet: bool, common: &Common, out: &mut Out) -> Done {
-    let answer = list(question(common, Scope::Live));
-    daemon::tell_seen(&answer);
+    let answer = ls::everywhere(common, Scope::Live);
     let sessions = &answer.listing.sessions;
     let count = |group: Group| sessions.iter().filter(|s| Group::of(s) == group).count();
     let ended = count(Group::Ended) + answer.listing.hidden.ended;

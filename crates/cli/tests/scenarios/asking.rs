@@ -139,13 +139,15 @@ impl Answer {
         let mut ids = BTreeMap::new();
         let mut pids = BTreeMap::new();
         for session in self.sessions() {
-            let count = ids.entry(session["id"].to_string()).or_insert(0);
+            // Each machine answers for its own.
+            let host = session["host"].to_string();
+            let count = ids.entry((host.clone(), session["id"].to_string())).or_insert(0);
             *count += 1;
             assert_eq!(*count, 1, "two rows of {}: {:#}", session["id"], self.json);
             if let Some(pid) = session["pid"].as_u64()
                 && session["live"] == true
                 && !session["because"].to_string().contains("shared server")
-                && let Some(other) = pids.insert(pid, session["id"].to_string())
+                && let Some(other) = pids.insert((host, pid), session["id"].to_string())
             {
                 panic!("process {pid} holds {} and {other}: {:#}", session["id"], self.json);
             }

@@ -24,7 +24,7 @@ struct Host<'a> {
 
 /// Whether sshd can serve here: without root it can only be what it is started as, and in a user namespace of one
 /// user it cannot even give up what it has not.
-fn can_serve() -> bool {
+pub fn can_serve() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let root = rustix::process::geteuid().is_root() && !map.trim_end().ends_with(" 1");
     if !root {

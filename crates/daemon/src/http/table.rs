@@ -85,7 +85,7 @@ pub const ROUTES: &[Route] = &[
             may("agent", Text, "only this agent"),
             may("status", Text, "only these statuses, separated by commas"),
             may("group", Text, "only this group"),
-            may("host", Text, "only this host"),
+            may("host", Text, "only this host; `local` for this machine, which asks no other"),
             may("limit", Number, "at most so many at once, in the order of ids"),
             may("after", Text, "those after this id: `next` of the page before"),
         ],

@@ -154,6 +154,13 @@ struct Line {
     exists: bool,
 }
 
+/// Says whether a worktree could be made of what lies there, without making it.
+pub fn check(cwd: &Path, wish: &Wish) -> Result<(), WorktreeError> {
+    let ground = ground(cwd)?;
+    ground.folder()?;
+    line(&ground, "new", wish).map(drop)
+}
+
 /// Makes a worktree, or finds one of ours that has the branch. It is held until
 /// the file is let go of.
 pub fn make(question: &Question, cwd: &Path, wish: &Wish) -> Result<(Made, File), WorktreeError> {
