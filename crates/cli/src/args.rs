@@ -228,6 +228,9 @@ pub struct Status {
     /// Print only how many sessions need you
     #[arg(short, long, conflicts_with = "targets")]
     pub quiet: bool,
+    /// Count those of this host only; `local` for this machine, without asking any
+    #[arg(long, value_name = "HOST", conflicts_with = "targets")]
+    pub host: Option<String>,
 }
 
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use lariat_testkit::{Child, DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{Answer, ask, id, lariat, list};
+use crate::asking::{Answer, ask, id, lariat, list, through};
 use crate::claude_store::ClaudeStore;
 use crate::tmux::Pane;
 use crate::top_ssh::can_serve;
@@ -199,6 +199,11 @@ fn every_host_answers_for_its_own_and_one_that_is_down_harms_nobody() {
     let of = |host: &str| Answer::of(&ask(&desk, &["ls", "--json", "--host", host]));
     assert_eq!((of("two").sessions().len(), of("two").session(&c)["host"].clone()), (1, json!("two")));
     assert_eq!((of("local").sessions().len(), of("local").find(&a).is_some()), (1, true));
+    for (host, count) in [("local", 1), ("one", 1)] {
+        let (code, told) = outcome(&ask(&desk, &["status", "--host", host, "--json"]));
+        assert_eq!((code, &told["working"]), (0, &json!(count)), "{host}: {told}");
+    }
+    assert_eq!(outcome(&ask(&desk, &["status", "--json"])).1["working"], 3);
     // One session, by its name there or by what fits only it.
     for target in [format!("one:{b}"), b.clone(), "00000002".into(), "one:0".into()] {
         let (code, told) = outcome(&ask(&desk, &["status", &target, "--json"]));
@@ -396,7 +401,11 @@ fn words_arrive_as_they_were_said_and_what_is_followed_ends_with_us() {
     let desk = desk("hosts-words");
     let one = Machine::added(&desk, "one");
     let heard = one.sandbox.root().join("heard");
-    script(&one.sandbox, "lariat", &format!("printf '<%s>' \"$LARIAT_HERE\" \"$@\" >{}; exit 3", heard.display()));
+    script(
+        &one.sandbox,
+        "lariat",
+        &format!("{{ printf '<%s>' \"$LARIAT_HERE\" \"$@\"; cat; }} >{}; exit 3", heard.display()),
+    );
     let odd = "it's $HOME `id` $(id) \\ \"q\" ; exit\nnew line * ?";
     let sent = ask(&desk, &["send", "one:x", odd, "--key", "one:x"]);
     assert_eq!(sent.code(), 3, "its exit code is ours: {}", sent.stderr);
@@ -405,6 +414,15 @@ fn words_arrive_as_they_were_said_and_what_is_followed_ends_with_us() {
     assert_eq!(launched.code(), 3);
     let expected = format!("<1><launch><claude><-p><{odd}><--><--host><one>");
     assert_eq!(fs::read_to_string(&heard).expect("what was heard"), expected);
+    // What stands in our standard input is for whoever was told to read it, and for nobody else.
+    let told = || fs::read(&heard).expect("what was heard");
+    assert_eq!(through(&desk, "printf 'by input' | \"$@\"", &["send", "one:x", "-"]).code(), 3);
+    assert_eq!(told(), b"<1><send><x><->by input");
+    let each = "printf 'a\\nb\\n' | while read line; do \"$@\" one:$line; echo $line; done";
+    assert_eq!(through(&desk, each, &["kill"]).stdout, "a\nb\n");
+    // A command line that came by standard input may be secret, and goes on the same way.
+    assert_eq!(through(&desk, "printf 'send\\0one:x\\0a secret' | \"$@\"", &["__verb"]).code(), 3);
+    assert_eq!(told(), b"<1><__verb>send\0x\0a secret");
     // One that waits there ends when we do.
     one.sandbox.install("lariat", Path::new(crate::asking::LARIAT));
     let (_there, b) = working(&one.sandbox, 2);
