@@ -515,3 +515,25 @@ fn a_daemon_that_knows_an_answer_by_heart_hears_of_the_first_host() {
     list(&desk).expect(&b, "working", Some(there.pid()));
     ask(&desk, &["daemon", "stop"]).expect_success();
 }
+
+#[test]
+fn a_connection_that_the_user_s_ssh_keeps_is_used_and_holds_nobody_up() {
+    if !can_serve() {
+        return;
+    }
+    let desk = desk("hosts-persist");
+    let one = Machine::added(&desk, "one");
+    let (there, b) = working(&one.sandbox, 2);
+    append(&desk.root().join("config"), "Host *\n ControlMaster auto\n ControlPath /tmp/%n\n ControlPersist yes\n");
+    let listeners = || desk.processes().into_iter().filter(|p| p.comm == "ssh" && p.state != 'Z').collect::<Vec<_>>();
+    list(&desk).expect(&b, "working", Some(there.pid()));
+    let kept = listeners();
+    assert_eq!(kept.len(), 1, "ssh keeps its connection: {kept:?}");
+    // Nobody new is let in, and the one that is there serves.
+    one.is_gone();
+    list(&desk).expect(&b, "working", Some(there.pid()));
+    assert_eq!(asking::ask(&desk, &["kill", &format!("one:{b}")]).code(), 0);
+    there.wait(DEADLINE);
+    assert_eq!(listeners().first().map(|p| p.pid), kept.first().map(|p| p.pid));
+    desk.run(["ssh", "-O", "exit", "one"]).expect_success();
+}
