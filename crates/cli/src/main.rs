@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let done = verbs::there::run(&asked, &mut out).unwrap_or_else(|| here(asked.cli, &mut out));
     match done.and_then(|code| out.flush().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => output::fail(&failure),
+        Err(failure) => out.fail(&failure),
     }
 }
 

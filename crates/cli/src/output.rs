@@ -42,23 +42,24 @@ impl Failure {
     }
 }
 
-/// Tells of a failure and gives its exit code. A reader that went away is none.
-pub fn fail(failure: &Failure) -> ExitCode {
-    let (text, code) = match failure {
-        Failure::Usage(text) => (text.clone(), 2),
-        Failure::Refused(text) => (text.clone(), 3),
-        Failure::Unread(text) => (text.clone(), 5),
-        Failure::Error(error) => {
-            let pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
-            let pipe = error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(pipe));
-            if pipe {
-                return ExitCode::SUCCESS;
-            }
-            (format!("{error:#}"), 1)
-        }
-    };
-    complain(format_args!("lariat: {text}"));
-    ExitCode::from(code)
+/// A failure, as `--json` and HTTP tell it.
+#[derive(Serialize)]
+pub struct Told {
+    schema: u32,
+    error: Wrong,
+}
+
+#[derive(Serialize)]
+struct Wrong {
+    code: u8,
+    text: Untrusted,
+}
+
+impl Told {
+    /// What failed, with the exit code.
+    pub fn new(code: u8, text: &str) -> Told {
+        Told { schema: 1, error: Wrong { code, text: Untrusted::new(text) } }
+    }
 }
 
 /// Prints to standard error. Whatever an error quotes, nothing in it acts.
@@ -97,6 +98,8 @@ pub struct Out {
     to: BufWriter<Stdout>,
     /// Whether JSON was asked for.
     pub json: bool,
+    /// Whether anything was printed.
+    said: bool,
     colour: bool,
     terminal: bool,
 }
@@ -107,7 +110,7 @@ impl Out {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
         let colour = terminal && !is_colourless();
-        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, colour, terminal }
+        Out { to: BufWriter::with_capacity(64 << 10, stdout), json, said: false, colour, terminal }
     }
 
     /// How many columns there are; a pipe has many.
@@ -124,19 +127,56 @@ impl Out {
         self.terminal
     }
 
+    /// Tells of a failure and gives its exit code. A reader that went away is none. Where JSON was asked for, an
+    /// object says it in place of the answer.
+    pub fn fail(&mut self, failure: &Failure) -> ExitCode {
+        let code = match failure {
+            Failure::Usage(_) => 2,
+            Failure::Refused(_) => 3,
+            Failure::Unread(_) => 5,
+            Failure::Error(error) => {
+                let pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+                let pipe = error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(pipe));
+                if pipe {
+                    return ExitCode::SUCCESS;
+                }
+                1
+            }
+        };
+        let text = failure.text();
+        complain(format_args!("lariat: {text}"));
+        self.failed(code, &text);
+        ExitCode::from(code)
+    }
+
+    /// Says in JSON, if that was asked for and nothing was printed yet, what was complained of.
+    pub fn failed(&mut self, code: u8, text: &str) {
+        if self.json && !self.said {
+            // Who cannot be told has the exit code.
+            let _ = self.json(&Told::new(code, text));
+            let _ = self.to.flush();
+        }
+    }
+
+    /// Where everything goes that is printed.
+    fn to(&mut self) -> &mut BufWriter<Stdout> {
+        self.said = true;
+        &mut self.to
+    }
+
     /// Prints a line of text.
     pub fn line(&mut self, text: impl Display) -> io::Result<()> {
-        writeln!(self.to, "{text}")
+        writeln!(self.to(), "{text}")
     }
 
     /// Prints text that is ours or already escaped, as it is.
     pub fn raw(&mut self, text: &str) -> io::Result<()> {
-        self.to.write_all(text.as_bytes())
+        self.to().write_all(text.as_bytes())
     }
 
     /// Lets out bytes that were printed by lariat already.
     pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.to.write_all(bytes)
+        self.to().write_all(bytes)
     }
 
     /// Lets everything out, for one who goes on.
@@ -167,7 +207,7 @@ impl Out {
         let mut text = Vec::new();
         json::write(&mut text, value)?;
         text.push(b'\n');
-        Ok(self.to.write_all(&text)?)
+        Ok(self.to().write_all(&text)?)
     }
 
     /// Prints a listing as one line of JSON.
@@ -184,7 +224,7 @@ impl Out {
     }
 
     fn listing_before(&mut self, listing: &Listing, lines: &[Line], end: &[u8]) -> Result<(), Failure> {
-        write!(self.to, "{{\"schema\":{},\"at\":\"{}\",\"sessions\":[", listing.schema, listing.at)?;
+        write!(self.to(), "{{\"schema\":{},\"at\":\"{}\",\"sessions\":[", listing.schema, listing.at)?;
         self.sessions(&listing.sessions, lines)?;
         let mut rest = b"],\"unbound\":".to_vec();
         json::write(&mut rest, &listing.unbound)?;
@@ -193,7 +233,7 @@ impl Out {
         rest.extend_from_slice(b",\"hidden\":");
         json::write(&mut rest, &listing.hidden)?;
         rest.extend_from_slice(end);
-        Ok(self.to.write_all(&rest)?)
+        Ok(self.to().write_all(&rest)?)
     }
 
     /// Ten thousand sessions are ten megabytes of text: most was made by the threads

@@ -72,6 +72,8 @@ pub struct Listener<'a> {
     hub: &'a Hub,
     /// The next event it wants; `None` if it must be told everything first.
     place: Option<u64>,
+    /// Whether it heard something before, from here or from another.
+    heard: bool,
 }
 
 impl Drop for Listener<'_> {
@@ -155,7 +157,7 @@ impl Hub {
         let mut inner = self.lock();
         inner.listeners += 1;
         let place = since.and_then(|id| self.number(id)).map(|n| n + 1).filter(|n| *n <= inner.next);
-        Listener { hub: self, place }
+        Listener { hub: self, place, heard: since.is_some() }
     }
 
     /// All events that are remembered.
@@ -200,7 +202,8 @@ impl Listener<'_> {
                     Arc::make_mut(&mut listing).sessions.retain(|s| !inner.gone.contains(s.id.raw()));
                 }
                 drop(inner);
-                let why = if self.place.is_some() { "events were missed" } else { "the beginning" };
+                let why = if self.heard { "events were missed" } else { "the beginning" };
+                self.heard = true;
                 self.place = Some(next);
                 Next::Reset(reset(&hub.id(next - 1), why, &listing), next - 1)
             }

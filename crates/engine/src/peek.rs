@@ -8,6 +8,9 @@ use lariat_adapters::talk::{self, Said, Speaker, Talk};
 use lariat_adapters::{Adapter, named};
 use lariat_core::Session;
 
+/// How far back a conversation is followed from one file to the one that it goes on from.
+const DEEPEST: usize = 16;
+
 /// The last `replies` replies of a session, and what else was said since the
 /// first of them.
 pub fn last_replies(agent: &str, places: &Places, transcript: &Path, replies: usize) -> io::Result<Talk> {
@@ -18,13 +21,18 @@ pub fn last_replies(agent: &str, places: &Places, transcript: &Path, replies: us
         Some(archive) => archive.last(transcript, &|said| count(said) > replies)?,
         None => talk::last(transcript, adapter.language(), None, |said| count(said) > replies)?,
     };
-    let missing = replies.saturating_sub(count(&talk.said));
-    if missing > 0
-        && !talk.more
-        && let Some((base, end)) = adapter.before(places, transcript)
-    {
-        let before = talk::last(&base, adapter.language(), Some(end), |said| count(said) > missing)?;
-        talk.said.splice(0..0, before.said);
+    let mut from = transcript.to_owned();
+    let mut more = talk.more;
+    for _ in 0..DEEPEST {
+        let missing = replies.saturating_sub(count(&talk.said));
+        if missing == 0 || more {
+            break;
+        }
+        let Some((base, end)) = adapter.before(places, &from) else { break };
+        let earlier = talk::last(&base, adapter.language(), Some(end), |said| count(said) > missing)?;
+        more = earlier.more;
+        talk.said.splice(0..0, earlier.said);
+        from = base;
     }
     from_reply(&mut talk.said, replies);
     Ok(talk)

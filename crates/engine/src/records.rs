@@ -289,10 +289,11 @@ fn listed() -> String {
 /// The journal, oldest first; lines that cannot be read are counted.
 pub fn journal(places: &Places) -> io::Result<(Vec<Entry>, usize)> {
     use io::BufRead as _;
-    let opened = match file::open(&journal_path(places)) {
+    let path = journal_path(places);
+    let opened = match file::open(&path) {
         Ok((file, _)) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
-        Err(e) => return Err(e),
+        Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
     };
     let (mut entries, mut odd) = (Vec::new(), 0);
     for line in io::BufReader::new(opened).lines() {

@@ -128,6 +128,8 @@ impl Agent {
             command.stdin(more()?).stdout(more()?).stderr(slave);
             Some(terminal)
         };
+        // What could not be told apart from others afterwards is not started: nobody could end it.
+        Identity::open(std::process::id()).map_err(AgentError::Identify)?;
         let cgroup = Cgroup::make(&launch.handle);
         let into = cgroup.as_ref().and_then(Cgroup::open);
         let (pid, inside) = match spawn::start(&mut command, !launch.headless, into.as_ref().map(OwnedFd::as_fd)) {

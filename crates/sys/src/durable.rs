@@ -124,7 +124,9 @@ pub fn sync(folder: &Path) -> io::Result<()> {
 /// Adds a line to an append-only file, durably.
 pub fn append(path: &Path, line: &[u8]) -> io::Result<()> {
     let new = !path.exists();
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    // Whatever stands there under its name, nobody waits for it.
+    let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(at_once).open(path)?;
     file.write_all(&[line, b"\n"].concat())?;
     file.sync_data()?;
     match path.parent() {

@@ -20,7 +20,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, Write},
+    io::{self, BufRead, Seek, Write},
     path::Path,
     process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
@@ -146,6 +146,12 @@ fn obey(line: &str, held: &mut Vec<File>) -> io::Result<String> {
         "log" => {
             let mut file = keep.open(first)?;
             file.write_all(format!("{text}\n").as_bytes())?;
+            held.push(file);
+        }
+        // As programs do that go to the end of what they append to before they write.
+        "stand" => {
+            let mut file = keep.open(first)?;
+            file.seek(io::SeekFrom::End(0))?;
             held.push(file);
         }
         "flock" => {

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use lariat_core::{Fact, Observation, Witness};
+use lariat_core::{Fact, Observation, Unbound, Witness};
 use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
 
@@ -30,6 +30,8 @@ pub struct Bound {
     pub jobs: HashMap<String, Job>,
     /// Whether the background daemon runs, which may start a worker any moment.
     pub daemon: bool,
+    /// Processes that hold none yet: their person chooses which to go on with.
+    pub choosing: Vec<Unbound>,
 }
 
 /// Binds processes to sessions.
@@ -58,6 +60,12 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     held.sort_by_key(|(entry, _)| std::cmp::Reverse((entry.is_named_by_pid(), entry.state_at)));
     for (entry, mut holder) in held {
         if let Holder::Alive(process) = &holder {
+            if let Some(run) = chooses(&entry, process) {
+                taken.insert(process.pid);
+                let why = "its person is asked which session to go on with";
+                bound.choosing.extend(ap::unbound(NAME, vec![(process.clone(), run)], |_| why.to_owned()));
+                continue;
+            }
             if taken.insert(process.pid) {
                 by_registry(&mut bound, look, &entry, process);
             } else {
@@ -118,6 +126,16 @@ fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, rep
         }
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.to_owned()));
+}
+
+/// Whether a process was told to go on with a session, and not with which: until a person has chosen, it says nothing of
+/// its state, and the id it has registered is none that anything is ever said in.
+fn chooses(entry: &Entry, process: &Process) -> Option<ap::Run> {
+    let Some(Role::Session(run)) = role(process).filter(|_| entry.state.is_none()) else { return None };
+    let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
+    let resumes = words.iter().any(|w| matches!(*w, "-r" | "--resume") || w.starts_with("--resume="));
+    let names = ap::flag(&words, &["-r", "--resume"]).is_some_and(ap::is_uuid);
+    (resumes && !names && !words.iter().any(|w| matches!(*w, "-p" | "--print"))).then_some(run)
 }
 
 /// Claude Code does not keep two processes off one session. The row shows the

@@ -126,8 +126,10 @@ impl Adapter for Claude {
     fn observe(&self, look: &Look<'_>) -> Report {
         lariat_sys::point::point("claude.observe");
         let mut report = Report::default();
-        let bound = bind::bind(look, &mut report);
+        let mut bound = bind::bind(look, &mut report);
         sessions::tell(look, &bound, &mut report);
+        // None of the sessions is theirs.
+        report.unbound.append(&mut bound.choosing);
         report.watch.push(look.places.claude.join("sessions"));
         report.watch.push(look.places.claude.join("projects"));
         report

@@ -162,8 +162,17 @@ fn by_rollout(agents: &[(&Process, Role)], held: &mut Held) {
     }
 }
 
-/// The thread of `rollout-2026-11-15T07-47-10-<id>.jsonl`.
+/// The thread of `rollout-2026-11-15T07-47-10-<id>.jsonl`. One that was rewound goes on in another file, whose name has an
+/// id of its own behind the thread's: `rollout-<time>-<id>_<own id>.jsonl`.
 pub fn thread_of(name: &str) -> Option<&str> {
+    let own = rollout_of(name)?;
+    let before = name.strip_suffix(".jsonl")?.strip_suffix(own)?.strip_suffix('_');
+    let thread = before.and_then(|stem| stem.get(stem.len().checked_sub(36)?..)).filter(|id| ap::is_uuid(id));
+    thread.or(Some(own).filter(|_| before.is_none()))
+}
+
+/// The id of the rollout itself: the thread's, unless the thread was rewound.
+pub fn rollout_of(name: &str) -> Option<&str> {
     let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
     stem.get(stem.len().checked_sub(36)?..).filter(|id| ap::is_uuid(id))
 }
@@ -198,4 +207,20 @@ fn by_arguments(process: &Process, run: ap::Run) -> Option<(String, String)> {
     let at = words.iter().position(|w| *w == "resume")?;
     let thread = words[at + 1..].iter().find(|w| ap::is_uuid(w))?;
     Some(((*thread).to_owned(), "started with resume".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rewound_thread_is_the_same_thread() {
+        let (thread, own) = ("01a1e2f8-2ac3-70c3-ae12-481e379a3d68", "01a1e2f8-75f6-7f83-9715-14ab3337cd48");
+        let plain = format!("rollout-2026-11-16T06-07-57-{thread}.jsonl");
+        assert_eq!((thread_of(&plain), rollout_of(&plain)), (Some(thread), Some(thread)));
+        let rewound = format!("rollout-2026-11-16T06-08-16-{thread}_{own}.jsonl");
+        assert_eq!((thread_of(&rewound), rollout_of(&rewound)), (Some(thread), Some(own)));
+        assert_eq!(thread_of(&format!("rollout-2026-11-16T06-08-16-x_{own}.jsonl")), None);
+        assert_eq!(thread_of("rollout-x.jsonl"), None);
+    }
 }

@@ -47,6 +47,10 @@ pub struct Rollout {
     pub branch: Option<String>,
     pub model: Option<String>,
     pub prompt: Option<String>,
+    /// The number of the line that has it.
+    pub prompt_at: Option<u64>,
+    /// The number of the line up to which an earlier rollout belongs to this one.
+    pub base: Option<u64>,
     pub started: Option<i64>,
     pub updated: Option<i64>,
     /// The thread it was forked from.
@@ -60,9 +64,13 @@ pub struct Rollout {
     pub needs: Option<Need>,
     /// When it failed.
     pub failed_at: Option<i64>,
+    /// What the last turn proposes to do; nothing was said of it since.
+    pub plan: Option<String>,
     /// When the last turn began.
     pub turn_at: Option<i64>,
     id: Option<String>,
+    /// The number of the line that was read last.
+    number: Option<u64>,
     turn: Option<String>,
     /// The turn that this one is part of: a review begins with that of its reviewer, and ends by itself.
     root: Option<String>,
@@ -94,10 +102,8 @@ impl Rollout {
         self.cwd = text("cwd").or(self.cwd.take());
         self.branch = p.get("git").get("branch").some_str().map(str::to_owned).or(self.branch.take());
         self.started = p.get("timestamp").str().and_then(Time::parse).map(|t| t.0).or(self.started);
-        self.forked_from = text("forked_from_id").or_else(|| {
-            let base = p.get("history_base").get("thread_id").some_str();
-            base.map(str::to_owned).or(self.forked_from.take())
-        });
+        self.base = p.get("history_base").get("end_ordinal_exclusive").u64().or(self.base);
+        self.forked_from = text("forked_from_id").or(self.forked_from.take());
         let spawn = p.get("source").get("subagent").get("thread_spawn");
         let source = p.get("source");
         let is_sub_agent = source.get("subagent").exists()
@@ -122,7 +128,7 @@ impl Rollout {
                 self.root = p.get("root_turn_id").some_str().map(str::to_owned);
                 self.calls.clear();
                 self.open();
-                (self.needs, self.wrong) = (None, None);
+                (self.needs, self.wrong, self.plan) = (None, None, None);
                 (self.asked, self.gave) = (false, false);
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
@@ -166,6 +172,9 @@ impl Rollout {
                 if item.get("type").str() == Some("UserMessage") {
                     self.asked(item.get("content").items().find_map(|c| c.get("text").some_str()));
                 }
+                if item.get("type").str() == Some("Plan") {
+                    self.plan = item.get("text").some_str().map(|plan| plan.trim().to_owned());
+                }
                 self.ran(item.get("id"));
             }
             "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => self.ran(p.get("call_id")),
@@ -196,6 +205,7 @@ impl Rollout {
         self.asked = true;
         if self.prompt.is_none() {
             self.prompt = text.map(|t| t.trim().to_owned());
+            self.prompt_at = self.number;
         }
         if !self.has_tasks {
             self.calls.clear();
@@ -331,6 +341,8 @@ impl Fold for Rollout {
                 | b"branch"
                 | b"forked_from_id"
                 | b"history_base"
+                | b"end_ordinal_exclusive"
+                | b"ordinal"
                 | b"thread_id"
                 | b"history_mode"
                 | b"source"
@@ -369,6 +381,7 @@ impl Fold for Rollout {
         let at = Time::parse(line.get("timestamp").word()).map(|t| t.0);
         self.started = self.started.or(at);
         self.updated = self.updated.max(at);
+        self.number = line.get("ordinal").u64();
         let payload = line.get("payload");
         match line.get("type").word() {
             b"session_meta" => self.meta(payload),

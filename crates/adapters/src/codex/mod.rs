@@ -13,6 +13,7 @@
 
 mod bind;
 mod fold;
+mod rollouts;
 mod sessions;
 mod spent;
 pub mod talk;
@@ -243,7 +244,7 @@ impl Adapter for Codex {
     }
 
     fn before(&self, places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
-        sessions::base_of(places, transcript)
+        rollouts::base_of(places, transcript)
     }
 }
 

@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::Path;
 
-use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
-use lariat_sys::file::{self, Directory, Kind};
+use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
+use lariat_sys::file;
 use lariat_sys::process;
 use serde::{Deserialize, Serialize};
 
-use super::bind::{Held, Hold, thread_of};
+use super::bind::{Held, Hold};
 use super::fold::{Rollout, Stand};
+use super::rollouts::{Stored, beginnings, rollouts};
 use super::{NAME, is_exec, warning};
 use crate::agent_process as ap;
-use crate::json::{Doc, Keep, Value};
-use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be};
-use crate::reader::{Fold, Reading, Source};
-use crate::store::{self, Finder, Found, Fresh, Loading, Readings, in_parallel, in_parallel_with, read_all};
+use crate::json::{Keep, Value};
+use crate::look::{About, Look, Report, Scope, Sighting, could_be};
+use crate::reader::{Fold, Reading};
+use crate::store::{self, Found, Fresh, Readings, in_parallel, read_all};
 use crate::tool::Call;
 
 /// A call younger than this may not have started its command yet.
@@ -25,13 +25,6 @@ const SETTLING_MS: i64 = 1000;
 
 /// Tools that run a command, as versions have called them.
 const COMMANDS: [&str; 5] = ["exec_command", "shell", "shell_command", "local_shell", "container.exec"];
-
-struct Stored {
-    thread: String,
-    file: Found,
-    /// What was read of it as it was found.
-    fresh: Option<Fresh>,
-}
 
 /// A rollout as read, or why it could not be.
 type Read = Result<Box<Reading<Rollout>>, String>;
@@ -42,7 +35,7 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     let cache = store::Loading::begin(look, "codex");
     let mut stored = rollouts(look, report, &cache, &|thread| everyone || held.threads.contains_key(thread));
     for s in &mut stored {
-        if held.threads.contains_key(&s.thread) {
+        if held.threads.contains_key(&s.thread) && !s.superseded {
             s.file.whole = true;
             report.watch.extend(s.file.path.parent().map(Path::to_owned));
         }
@@ -63,23 +56,32 @@ fn tell_stored(
 ) {
     let numbered: Vec<(usize, &Stored)> = stored.iter().enumerate().collect();
     let parts = in_parallel(numbered.chunks(64).collect(), |batch: &[(usize, &Stored)]| {
-        let part = |(i, s): &(usize, &Stored)| Part::of(look, &held, &s.thread, &readings.get(*i, &s.file).ok()?.fold);
+        let part = |(i, s): &(usize, &Stored)| {
+            Part::of(look, &held, &s.thread, &readings.get(*i, &s.file).ok().filter(|_| !s.superseded)?.fold)
+        };
         batch.iter().map(part).collect::<Vec<_>>()
     });
     let parts: Vec<Option<Part>> = parts.into_iter().flatten().collect();
     let names = names(look, report);
     let mut sub_agents = at_work(&stored, &parts, &held);
     move_on(&mut held, &stored, &parts);
+    let mut begun = beginnings(&stored, readings);
     let mut told = HashSet::new();
     for (i, (s, part)) in stored.into_iter().zip(parts).enumerate() {
         let read = readings.get(i, &s.file).map_err(|e| e.to_string());
         tell_unreadable(look, report, &s, &read);
         told.insert(s.thread.clone());
-        if part.is_some() {
+        if part.is_some() || s.superseded {
             continue; // a sub-agent is part of the session it works for
         }
         let below = sub_agents.remove(&s.thread);
-        let sighting = sighting(look, &mut held, &names, s, read, below);
+        let begun = begun.remove(&s.thread);
+        let mut sighting = sighting(look, &mut held, &names, s, read, below);
+        if let Some(begun) = begun {
+            let about = &mut sighting.about;
+            (about.prompt, about.started_at) = (begun.prompt, begun.started.map(Time));
+            about.model = about.model.take().or(begun.model);
+        }
         report.add((look.judge)(NAME, sighting));
     }
     // Threads without a rollout: open, and nothing was asked yet.
@@ -99,147 +101,6 @@ fn tell_unreadable(look: &Look<'_>, report: &mut Report, stored: &Stored, read: 
         Err(e) => Some(e.clone()).filter(|_| stored.file.key.inode != 0), // else warned of when it was found
     };
     report.warnings.extend(error.map(|e| warning(look, &stored.file.path, e)));
-}
-
-/// Finds `sessions/YYYY/MM/DD/rollout-*.jsonl` and the archived ones, one per
-/// thread.
-fn rollouts(look: &Look<'_>, report: &mut Report, cache: &Loading, needed: Needed<'_>) -> Vec<Stored> {
-    let mut by_thread: HashMap<String, Stored> = HashMap::new();
-    for stored in found(look, report, || Finder::beside(cache), needed) {
-        let newer = by_thread.get(&stored.thread).is_none_or(|s| s.file.key.mtime < stored.file.key.mtime);
-        if newer {
-            by_thread.insert(stored.thread.clone(), stored);
-        }
-    }
-    let mut all: Vec<Stored> = by_thread.into_values().collect();
-    all.sort_unstable_by(|a, b| a.thread.cmp(&b.thread));
-    all
-}
-
-/// Every rollout with its thread, also those of a thread that has several.
-pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Found)> {
-    found(look, report, Finder::default, &|_| true).into_iter().map(|s| (s.thread, s.file)).collect()
-}
-
-/// Whether a thread is asked about.
-type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
-
-fn found(
-    look: &Look<'_>,
-    report: &mut Report,
-    finder: impl Fn() -> Finder<Rollout> + Sync,
-    needed: Needed<'_>,
-) -> Vec<Stored> {
-    let mut problems = Vec::new();
-    let folders = all_folders(look.places, &mut |path, e| problems.push((path, e.to_string())));
-    let mut all = Vec::new();
-    let in_folders = in_parallel_with(folders, &finder, |own, folder| in_folder(look, own, &finder, &folder, needed));
-    for (found, more, hidden) in in_folders {
-        problems.extend(more);
-        report.hidden += hidden;
-        all.extend(found);
-    }
-    report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e)));
-    all
-}
-
-/// The rollout that a fork continues, and how many of its bytes belong to it.
-pub fn base_of(places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
-    let (opened, _) = file::open(transcript).ok()?;
-    let mut source = Source::default();
-    source.open(opened);
-    let mut doc =
-        Doc::new(|_, key| matches!(key, b"payload" | b"history_base" | b"thread_id" | b"end_byte_offset"), 100);
-    doc.read(&mut source).ok()?;
-    let base = doc.root().get("payload").get("history_base");
-    let (thread, end) = (base.get("thread_id").str()?, base.get("end_byte_offset").u64()?);
-    let found = all_folders(places, &mut |_, _| ()).into_iter().find_map(|folder| {
-        let entries = Directory::open(&folder).and_then(|d| d.entries()).ok()?;
-        entries.into_iter().find(|e| thread_of(&e.name) == Some(thread)).map(|e| folder.join(e.name))
-    })?;
-    Some((found, end))
-}
-
-/// Every folder that may hold rollouts; what cannot be opened is told.
-fn all_folders(places: &Places, warn: &mut dyn FnMut(PathBuf, io::Error)) -> Vec<PathBuf> {
-    let mut level = vec![places.codex.join("sessions")];
-    for _ in 0..3 {
-        let inner = in_parallel(level, |folder| (subfolders(&folder), folder));
-        level = Vec::new();
-        for (found, folder) in inner {
-            match found {
-                Ok(found) => level.extend(found),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => warn(folder, e),
-            }
-        }
-    }
-    level.push(places.codex.join("archived_sessions"));
-    level
-}
-
-fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = Directory::open(folder)?.entries()?;
-    let folders = entries.into_iter().filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure));
-    Ok(folders.map(|e| folder.join(e.name)).collect())
-}
-
-/// What could not be read, and why.
-type Problem = (PathBuf, String);
-
-fn in_folder(
-    look: &Look<'_>,
-    own: &mut Finder<Rollout>,
-    finder: &(impl Fn() -> Finder<Rollout> + Sync),
-    folder: &Path,
-    needed: Needed<'_>,
-) -> (Vec<Stored>, Vec<Problem>, usize) {
-    let (mut wanted, mut problems, mut hidden) = (Vec::new(), Vec::new(), 0);
-    let opened = Directory::open(folder).and_then(|d| d.entries().map(|e| (d, e)));
-    let (dir, entries) = match opened {
-        Ok(opened) => opened,
-        Err(e) => {
-            if e.kind() != io::ErrorKind::NotFound {
-                problems.push((folder.to_owned(), e.to_string()));
-            }
-            return (Vec::new(), problems, hidden);
-        }
-    };
-    for entry in &entries {
-        if entry.name.ends_with(".jsonl.zst") {
-            problems.push((folder.join(&entry.name), "compressed rollouts are not read".into()));
-            continue;
-        }
-        match thread_of(&entry.name) {
-            Some(thread) if needed(thread) => wanted.push((thread, entry)),
-            Some(_) => hidden += 1,
-            None => {}
-        }
-    }
-    let shares = store::shared(own, finder, &wanted, |finder, wanted| {
-        let (mut found, mut problems) = (Vec::with_capacity(wanted.len()), Vec::new());
-        for (thread, entry) in wanted {
-            look.steps.fetch_add(1, Ordering::Relaxed);
-            let path = store::path(folder, &entry.name);
-            let (key, early) = match finder.find(&dir, &entry.name, false) {
-                Ok(found) => found,
-                Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => continue,
-                Err(e) => {
-                    problems.push((path.clone(), e.to_string()));
-                    Default::default()
-                }
-            };
-            let fresh = early.map(|early| early.fresh);
-            found.push(Stored { thread: (*thread).to_owned(), file: Found { path, key, whole: false }, fresh });
-        }
-        (found, problems)
-    });
-    let mut all = Vec::new();
-    for (found, more) in shares {
-        all.extend(found);
-        problems.extend(more);
-    }
-    (all, problems, hidden)
 }
 
 /// What a sub-agent's rollout tells of the session it is part of.
@@ -335,7 +196,11 @@ fn sighting(
     let fold = read.as_ref().ok().map(|r| &r.fold);
     let updated = fold.and_then(|f| f.updated).map(Time);
     let (at_work, asked_below) = sub_agents.map(|w| (w.names, w.asks)).unzip();
-    let fact = turn(&read, at_work);
+    let fact = match turn(&read, at_work) {
+        // It is rewound to the end of a turn.
+        Fact::Turn(Turn::Never) if stored.rewound.is_some() => Fact::Turn(Turn::Over(Outcome::Well)),
+        fact => fact,
+    };
     let open = matches!(fact, Fact::Turn(Turn::Open(_)));
     match &hold {
         Some(hold) => {
@@ -343,6 +208,8 @@ fn sighting(
             observations.extend(hosting(hold));
             let asked = fold.filter(|f| !was_left(hold, f)).and_then(|f| asks(look, hold, &stored.thread, f));
             observations.extend(asked.into_iter().chain(asked_below.unwrap_or_default()));
+            let rests = fold.is_some_and(|f| is_new_fork(look, hold, f)) && matches!(fact, Fact::Turn(Turn::Never));
+            observations.extend(rests.then(|| Observation::new(Witness::Store, Fact::State(State::Idle)).at(updated)));
         }
         None if observations.iter().any(|o| matches!(o.fact, Fact::Gone(_))) => {}
         None => observations.push(presence(look, held, fold, open)),
@@ -440,6 +307,13 @@ fn was_left(hold: &Hold, f: &Rollout) -> bool {
     f.stand == Stand::Open && hold.opened > 0 && f.turn_at.is_some_and(before)
 }
 
+/// Whether nothing was asked of a fork yet: it is stored as it is made, and stands at its prompt. One that was made with
+/// a prompt takes that up at once.
+fn is_new_fork(look: &Look<'_>, hold: &Hold, f: &Rollout) -> bool {
+    let settled = f.started.is_some_and(|at| look.now.0 - at >= SETTLING_MS);
+    f.forked_from.is_some() && f.stand == Stand::Unseen && settled && !is_exec(&hold.bond.process)
+}
+
 /// Nobody holds the thread: gone, unless that could not be seen. A process that
 /// holds no thread at all can only matter to a turn that is open: every Codex
 /// that runs a turn has its rollout or its lock in its hands.
@@ -469,6 +343,13 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
         // What an earlier process lacked, this one may have.
         let own = failed.is_some_and(|at| at >= ap::started(&hold.bond.process));
         return own.then(|| Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(failed));
+    }
+    if f.stand == Stand::Well {
+        // It is put before the person as the turn ends, not when the thread is opened again.
+        let own = f.turn_at.is_some_and(|at| Time(at) >= ap::started(&hold.bond.process));
+        let plan = f.plan.as_ref().filter(|_| own)?;
+        let ask = Ask { kind: AskKind::Plan, text: Untrusted::new(plan.clone()) };
+        return Some(Observation::new(Witness::Store, Fact::Asks(ask)).at(f.turn_at.map(Time)));
     }
     if f.stand != Stand::Open {
         return None;

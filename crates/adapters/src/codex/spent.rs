@@ -18,7 +18,7 @@ use lariat_core::{Time, Tokens, Warning};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::{sessions, warning};
+use super::{rollouts, warning};
 use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};
 use crate::look::{Look, Report};
@@ -180,7 +180,7 @@ impl Fold for Responses {
 /// Tells what every thread used.
 pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut report = Report::default();
-    let files = sessions::listed(look, &mut report).into_iter();
+    let files = rollouts::listed(look, &mut report).into_iter();
     let files: Vec<File> = files.map(|(session, found)| File { session, dir: None, found }).collect();
     let warning = |path: &Path, why: String| warning(look, path, why);
     if let Some(session) = only {

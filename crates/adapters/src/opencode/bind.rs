@@ -4,7 +4,9 @@
 //! every session it made or ran a turn of; by the id in its arguments (`-s ID`), or by that
 //! it was launched for, for one that has named none yet. A terminal may run turns of several sessions
 //! at once, and a server of any number: those whose open turn it began are its
-//! own, and for a terminal the one that it named last.
+//! own, and for a terminal the one that it named last. A terminal of a server
+//! leaves no trace of what it shows: it may be any that its server named since it
+//! is there.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -27,6 +29,7 @@ pub const LOGGED_MS: i64 = 30_000;
 
 const LOOSE: &str = "its log names no session, and neither do its arguments";
 const CLIENT: &str = "a terminal of a server, which runs its sessions";
+const SERVES: &str = "its log names several sessions, of its own and of its clients', and not which of them it shows";
 
 /// A process of OpenCode's that may have to do with sessions.
 pub struct Agent {
@@ -37,11 +40,25 @@ pub struct Agent {
     /// It was told to go on with the last session of its directory, and does not say which that is.
     continues: bool,
     heard: Option<Heard>,
+    /// A terminal that others were attached to.
+    serves: bool,
+    /// Where it was told to work.
+    told: Option<PathBuf>,
 }
 
 impl Agent {
+    fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
     fn started(&self) -> i64 {
         ap::started(&self.process).0
+    }
+
+    /// Whether it has one of several sessions open, or several: what a client of a terminal prompted is named as the
+    /// terminal's own is, and a client that speaks ACP may have any number open.
+    fn is_unsure(&self, named: &[(String, i64)]) -> bool {
+        (self.serves || self.role.kind == Kind::Agent) && named.len() > 1
     }
 
     /// Whether all it did is known from its log.
@@ -66,10 +83,25 @@ pub fn agents(look: &Look<'_>) -> Vec<Agent> {
         let heard = log::heard(process.pid, ap::started(&process).0, &logs);
         let named = argued.is_some() || heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
         let told = words.iter().any(|w| matches!(*w, "-c" | "--continue"));
-        let continues = told && !forks && !named && role.kind == Kind::Terminal;
-        Some(Agent { argued, continues, heard, role, process })
+        let continues = told && !forks && !named && matches!(role.kind, Kind::Terminal | Kind::Client);
+        // A terminal that serves is the first to connect to itself.
+        let serves = role.kind == Kind::Terminal && heard.as_ref().is_some_and(|h| h.clients > 1);
+        let told = ap::flag(&words, &["--dir"]).map(PathBuf::from);
+        Some(Agent { argued, continues, heard, role, serves, told, process })
     });
-    agents.collect()
+    let mut agents: Vec<Agent> = agents.collect();
+    let strange: Vec<bool> = agents.iter().map(|a| is_anothers(a, &agents)).collect();
+    agents.iter_mut().zip(strange).filter(|(_, strange)| *strange).for_each(|(a, _)| a.heard = None);
+    agents
+}
+
+/// Whether what seems to be a process's run is another's, at whose last line it only stands: it was started for a
+/// session that the run never named, and for that one alone, or another process is as likely that run.
+fn is_anothers(agent: &Agent, all: &[Agent]) -> bool {
+    let (Some(heard), Some(argued)) = (&agent.heard, &agent.argued) else { return false };
+    let named = |h: &Heard| h.sessions.iter().any(|(id, _)| id == argued);
+    let shared = || all.iter().any(|o| o.pid() != agent.pid() && o.heard.as_ref().is_some_and(|h| h.is_run_of(heard)));
+    !named(heard) && !heard.sessions.is_empty() && (agent.role.kind == Kind::Run || shared())
 }
 
 /// Whether a process uses the database that we look at.
@@ -96,9 +128,10 @@ pub fn named(agents: &[Agent]) -> HashSet<String> {
 /// could be at without our knowing; `None` if there is no such process.
 pub fn loose_since(agents: &[Agent], now: i64) -> Option<i64> {
     let could = agents.iter().filter(|a| match a.role.kind {
-        Kind::Client | Kind::Other => false,
+        Kind::Errand | Kind::Other => false,
+        Kind::Client => a.argued.is_none(),
         Kind::Run => a.argued.is_none() && a.heard.as_ref().is_none_or(|h| h.sessions.is_empty()),
-        Kind::Terminal | Kind::Server => true,
+        Kind::Terminal | Kind::Server | Kind::Agent => true,
     });
     let since = |a: &Agent| match a.is_known() {
         _ if a.continues => i64::MIN + SLACK_MS, // it shows one that was written before
@@ -131,15 +164,40 @@ pub struct Loose {
     pub places: Vec<PathBuf>,
     /// When it started.
     pub started: i64,
+    /// It could run a turn.
+    pub runs: bool,
     /// Its log was read whole and names no session.
     pub quiet: bool,
     /// It shows the session that was the last of its directory, or one that it went on to.
     pub continues: bool,
     /// That last one.
     pub last: Option<String>,
+    /// A terminal of a server that is not here or does not tell: it may show whatever was said since it is there.
+    pub orphan: bool,
+    /// What it may show.
+    pub shows: Vec<String>,
 }
 
 impl Loose {
+    /// A process where it stands, which can do nothing yet.
+    fn of(agent: &Agent) -> Loose {
+        let pid = agent.process.pid;
+        // OpenCode believes `$PWD` before the directory it stands in, and what it was told before both.
+        let here = || process::environment(pid).ok().and_then(|e| e.get("PWD").map(PathBuf::from));
+        let places = || process::cwd(pid).ok().into_iter().chain(here()).chain(agent.told.clone()).collect();
+        Loose {
+            pid,
+            places: if matches!(agent.role.kind, Kind::Server | Kind::Agent) { Vec::new() } else { places() },
+            started: agent.started(),
+            runs: false,
+            quiet: false,
+            continues: false,
+            last: None,
+            orphan: false,
+            shows: Vec::new(),
+        }
+    }
+
     /// Whether it may stand in the directory of a session.
     pub fn is_at(&self, stored: &Stored) -> bool {
         let at = |directory: &String| {
@@ -170,31 +228,40 @@ pub fn bind<'a>(
 ) -> Held {
     let mut held = Held::default();
     let mut unbound = Vec::new();
-    let mut clients = Vec::new();
+    let (mut clients, mut serving) = (Vec::new(), Vec::new());
     for agent in agents {
-        let claims = claims(agent, root, stored);
+        let named = named_by(agent, root);
+        let claims = claims(agent, &named, stored);
         if claims.is_empty() {
             match agent.role.kind {
-                Kind::Client => clients.push((agent.process.clone(), agent.role.run)),
+                Kind::Terminal if agent.is_unsure(&named) => serving.push((agent.process.clone(), agent.role.run)),
+                Kind::Client | Kind::Errand => clients.push((agent.process.clone(), agent.role.run)),
                 Kind::Run | Kind::Terminal => unbound.push((agent.process.clone(), agent.role.run)),
-                Kind::Server | Kind::Other => {}
+                Kind::Server | Kind::Agent | Kind::Other => {}
             }
         }
-        held.loose.extend(loose(agent, claims.is_empty()));
+        held.loose.extend(loose(agent, claims.is_empty()).or_else(|| client(agent, agents, root)));
+        if agent.is_unsure(&named) {
+            let shows = named.into_iter().map(|(id, _)| id).collect();
+            held.loose.push(Loose { shows, ..Loose::of(agent) });
+        }
         let several = claims.len() > 1;
         for (session, hold) in claims {
             take(&mut held, session, Hold { shared: hold.shared || several, ..hold });
         }
     }
     report.unbound.extend(ap::unbound(NAME, clients, |_| CLIENT.to_owned()));
+    report.unbound.extend(ap::unbound(NAME, serving, |_| SERVES.to_owned()));
     report.unbound.extend(ap::unbound(NAME, unbound, |_| LOOSE.to_owned()));
     held
 }
 
-/// Of two processes with one session, the one that named it last has it.
+/// Of two processes with one session, the one that runs it has it, not one that shows what another runs; then the one
+/// that named it last.
 fn take(held: &mut Held, session: String, hold: Hold) {
+    let rank = |hold: &Hold| (!matches!(hold.kind, Kind::Client | Kind::Errand), hold.at);
     let other = match held.sessions.remove(&session) {
-        Some(known) if known.at >= hold.at => {
+        Some(known) if rank(&known) >= rank(&hold) => {
             let pid = hold.bond.process.pid;
             held.sessions.insert(session.clone(), known);
             pid
@@ -209,21 +276,31 @@ fn take(held: &mut Held, session: String, hold: Hold) {
     held.notes.entry(session).or_default().push(Observation::new(Witness::Process, Fact::Note(text.into())));
 }
 
-/// The sessions that a process has in its hands, with the evidence.
-fn claims<'a>(
-    agent: &Agent,
-    root: &dyn Fn(&str) -> Option<String>,
-    stored: &dyn Fn(&str) -> Option<&'a Stored>,
-) -> Vec<(String, Hold)> {
-    let kind = agent.role.kind;
+/// The sessions that a process names in its log, the last one last.
+fn named_by(agent: &Agent, root: &dyn Fn(&str) -> Option<String>) -> Vec<(String, i64)> {
     let mut named: Vec<(String, i64)> = Vec::new();
     for (id, at) in agent.heard.iter().flat_map(|h| &h.sessions) {
         let Some(root) = root(id) else { continue };
         named.retain(|(known, _)| *known != root);
         named.push((root, *at));
     }
+    named
+}
+
+/// The sessions that a process has in its hands, with the evidence.
+fn claims<'a>(
+    agent: &Agent,
+    named: &[(String, i64)],
+    stored: &dyn Fn(&str) -> Option<&'a Stored>,
+) -> Vec<(String, Hold)> {
+    let kind = agent.role.kind;
+    let mut named = named.to_vec();
+    let several = agent.is_unsure(&named);
     let began = |(id, at): &(String, i64)| stored(id).is_some_and(|s| s.is_open() && *at + SLACK_MS >= s.since);
-    let current = named.last().map(|(id, _)| id.clone()).filter(|_| matches!(kind, Kind::Run | Kind::Terminal));
+    let current = named
+        .last()
+        .map(|(id, _)| id.clone())
+        .filter(|_| matches!(kind, Kind::Run | Kind::Terminal | Kind::Agent) && !several);
     named.retain(|n| Some(&n.0) == current.as_ref() || (kind != Kind::Run && began(n)));
     let by_log = named.into_iter().map(|(id, at)| {
         let by = "its own lines in the log name the session";
@@ -231,7 +308,7 @@ fn claims<'a>(
         (id, at, by, source.to_string_lossy().into_owned())
     });
     let mut all: Vec<_> = by_log.collect();
-    if all.is_empty() && kind != Kind::Server {
+    if all.is_empty() && !matches!(kind, Kind::Server | Kind::Agent) && !several {
         let source = format!("/proc/{}", agent.process.pid);
         all.extend(agent.argued.iter().map(|id| (id.clone(), agent.started(), "started with its id", source.clone())));
     }
@@ -239,7 +316,7 @@ fn claims<'a>(
         let alive = Fact::Alive { pid: Some(agent.process.pid), by: by.into() };
         let evidence = Observation::new(Witness::Process, alive).at(Some(Time(at))).from(source);
         let bond = Bond { process: agent.process.clone(), evidence };
-        let shared = matches!(kind, Kind::Server | Kind::Client);
+        let shared = !matches!(kind, Kind::Run | Kind::Terminal) || several;
         (id, Hold { bond, kind, shared, heard: agent.heard.clone(), at })
     };
     all.into_iter().map(hold).collect()
@@ -249,23 +326,30 @@ fn claims<'a>(
 /// log is known could not, but for what it has not written down yet.
 fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
     let could = match agent.role.kind {
-        Kind::Client | Kind::Other => false,
+        Kind::Client | Kind::Errand | Kind::Other => false,
         Kind::Run => unclaimed, // it has one session for ever
         Kind::Terminal => unclaimed || !agent.is_known(),
-        Kind::Server => true,
+        Kind::Server | Kind::Agent => true,
     };
-    let pid = agent.process.pid;
-    // OpenCode believes `$PWD` before the directory it stands in.
-    let told = process::environment(pid).ok().and_then(|e| e.get("PWD").map(PathBuf::from));
-    let places = || process::cwd(pid).ok().into_iter().chain(told).collect();
     could.then(|| Loose {
-        pid,
-        places: if agent.role.kind == Kind::Server { Vec::new() } else { places() },
-        started: agent.started(),
         quiet: agent.is_known(),
         continues: agent.continues && unclaimed,
-        last: None,
+        runs: true,
+        ..Loose::of(agent)
     })
+}
+
+/// A terminal of a server. It may show what its server named since it is there: any server that is here could be its
+/// own. One whose server is gone, or does not tell, may show what was said where it stands.
+fn client(agent: &Agent, agents: &[Agent], root: &dyn Fn(&str) -> Option<String>) -> Option<Loose> {
+    if agent.role.kind != Kind::Client || agent.argued.is_some() {
+        return None;
+    }
+    let servers: Vec<&Agent> = agents.iter().filter(|a| a.role.kind == Kind::Server || a.serves).collect();
+    let orphan = servers.is_empty() || servers.iter().any(|s| !s.is_known());
+    let named = servers.iter().flat_map(|s| named_by(s, root));
+    let shows = named.filter(|(_, at)| *at + SLACK_MS >= agent.started()).map(|(id, _)| id).collect();
+    Some(Loose { orphan, shows, continues: agent.continues, ..Loose::of(agent) })
 }
 
 /// What the processes alone tell, when the store does not answer.
@@ -273,7 +357,7 @@ pub fn by_processes(look: &Look<'_>, agents: &[Agent], why: &str) -> Report {
     let mut report = Report::default();
     let mut told: HashSet<&str> = HashSet::new();
     let mut unbound = Vec::new();
-    for agent in agents.iter().filter(|a| a.role.kind != Kind::Server) {
+    for agent in agents.iter().filter(|a| !matches!(a.role.kind, Kind::Server | Kind::Agent)) {
         match &agent.argued {
             Some(id) if told.insert(id) => {
                 let by = "started with its id";

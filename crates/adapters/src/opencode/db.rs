@@ -304,7 +304,8 @@ impl Db {
             transcript: self.path.join(&id),
             ..Stored::default()
         };
-        if let Err(e) = self.turn(&id, &mut stored) {
+        let undone = text(row, 12).and_then(|json| undone(&json));
+        if let Err(e) = self.turn(&id, undone.as_deref(), &mut stored) {
             stored.stand = Stand::Unread(why(&e));
         }
         if let Stand::Unread(why) = &stored.stand {
@@ -318,13 +319,17 @@ impl Db {
         Some(stored)
     }
 
-    /// How the newest message leaves the turn, and what it is at.
-    fn turn(&self, id: &str, stored: &mut Stored) -> rusqlite::Result<()> {
+    /// How the newest message that was not undone leaves the turn, and what it is at.
+    fn turn(&self, id: &str, undone: Option<&str>, stored: &mut Stored) -> rusqlite::Result<()> {
         let newest = "SELECT id, time_created, time_updated, data FROM message WHERE session_id = ?1 \
-                      ORDER BY time_created DESC, id DESC LIMIT 1";
+                      AND (?2 IS NULL OR id < ?2) ORDER BY time_created DESC, id DESC LIMIT 1";
         let mut asked = self.connection.prepare_cached(newest)?;
-        let mut rows = asked.query([id])?;
-        let Some(row) = rows.next()? else { return Ok(()) };
+        let mut rows = asked.query((id, undone))?;
+        let Some(row) = rows.next()? else {
+            // All that was said was taken back: there is nothing left to be at.
+            stored.stand = undone.map_or(Stand::Never, |_| Stand::Well);
+            return Ok(());
+        };
         stored.since = number(row, 1).unwrap_or(0);
         stored.updated = stored.updated.max(number(row, 2).unwrap_or(0));
         let mut mute = false;
@@ -399,13 +404,20 @@ impl Db {
         Ok(None)
     }
 
+    /// The message from which on a person has undone what was said in a session.
+    pub fn undone(&self, id: &str) -> rusqlite::Result<Option<String>> {
+        let mut asked = self.sessions("id = ?1")?;
+        let mut rows = asked.query([id])?;
+        Ok(rows.next()?.and_then(|row| text(row, 12)).and_then(|json| undone(&json)))
+    }
+
     /// The connection, for what is said in a session.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "id",
     "directory",
     "title",
@@ -418,6 +430,7 @@ const COLUMNS: [&str; 12] = [
     "model",
     "time_created",
     "time_updated",
+    "revert",
 ];
 
 /// A text, whatever its bytes.
@@ -450,6 +463,12 @@ fn model(json: &str) -> Option<String> {
     let doc = Doc::parse(json.as_bytes(), |_, key| matches!(key, b"id" | b"providerID"), 400).ok()?;
     let id = doc.root().get("id").some_str()?;
     Some(doc.root().get("providerID").some_str().map_or_else(|| id.to_owned(), |p| format!("{p}/{id}")))
+}
+
+/// The message from which on all was undone. It stays stored until the next prompt, so that it can be redone.
+fn undone(json: &str) -> Option<String> {
+    let doc = Doc::parse(json.as_bytes(), |_, key| key == b"messageID", 100).ok()?;
+    doc.root().get("messageID").some_str().map(str::to_owned)
 }
 
 /// A path as part of a URI.

@@ -4,7 +4,8 @@
 //! But the kernel does: it keeps, per descriptor, where its last write ended. The
 //! line that ends there was written by this very process, so its run is known,
 //! and with it every line of that run: the sessions it made, the turns it began,
-//! what it asked.
+//! what it asked. (A program may stand at the end of what others wrote without having written
+//! itself: a run that is older than the process is not its own.)
 //!
 //! Lines are written about a second late, and the last ones of a process that
 //! died never: the log proves what a living process did, never that one ended.
@@ -21,6 +22,8 @@ const FARTHEST: u64 = 4 << 20;
 const STEP: u64 = 128 << 10;
 /// A line stamped so long before a process started is none of its own.
 const SLACK_MS: i64 = 5000;
+/// The kernel counts the start of a process in hundredths of a second.
+const TICK_MS: i64 = 20;
 
 /// What a process logged.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -29,10 +32,14 @@ pub struct Heard {
     pub sessions: Vec<(String, i64)>,
     /// What it asked and when; that a permission was given or refused is not logged.
     asks: Vec<(String, i64)>,
+    /// How often somebody began to listen to what it does; a terminal that serves nobody is not listened to.
+    pub clients: usize,
     /// Whether its terminal has come up.
     pub up: bool,
     /// Whether all that it logged was read, back to its start.
     pub whole: bool,
+    /// What it calls itself there.
+    runs: Vec<String>,
     /// The log.
     pub path: PathBuf,
 }
@@ -67,15 +74,24 @@ fn read(logs: &[Appended], started: i64) -> io::Result<Option<Heard>> {
         let first = lines(&text, from == 0).find_map(Line::parse);
         whole = from == 0 || first.is_some_and(|l| l.at < started - SLACK_MS);
     }
-    let runs: Vec<&str> = logs.iter().filter_map(|log| run_at(&text, from, log.position)).collect();
+    let mut runs: Vec<&str> = logs.iter().filter_map(|log| run_at(&text, from, log.position)).collect();
+    let known = runs.len();
+    for line in lines(&text, from == 0).filter_map(Line::parse).filter(|l| l.at + TICK_MS < started) {
+        runs.retain(|run| *run != line.run);
+    }
     if runs.is_empty() {
         return Ok(None);
     }
-    let mut heard = Heard { whole: whole && runs.len() == logs.len(), path: last.path.clone(), ..Heard::default() };
+    let mut heard =
+        Heard { whole: whole && known == logs.len(), runs: owned(&runs), path: last.path.clone(), ..Heard::default() };
     for line in lines(&text, from == 0).filter_map(Line::parse).filter(|l| runs.contains(&l.run)) {
         heard.take(&line);
     }
     Ok(Some(heard))
+}
+
+fn owned(runs: &[&str]) -> Vec<String> {
+    runs.iter().map(|run| (*run).to_owned()).collect()
 }
 
 /// Whose line ends at a position, if one does.
@@ -94,6 +110,11 @@ fn lines(text: &[u8], whole: bool) -> impl DoubleEndedIterator<Item = &[u8]> + C
 }
 
 impl Heard {
+    /// Whether both are taken for the same run, of which only one can be it.
+    pub fn is_run_of(&self, other: &Heard) -> bool {
+        self.runs.iter().any(|run| other.runs.contains(run))
+    }
+
     /// When it last asked anything, unless that was answered.
     pub fn asked(&self) -> Option<i64> {
         self.asks.last().map(|(_, at)| *at)
@@ -110,6 +131,7 @@ impl Heard {
                 let answered = line.get("requestID");
                 self.asks.retain(|(id, _)| answered.is_some_and(|answered| answered != id));
             }
+            "global event connected" | "event connected" => self.clients += 1,
             "init" => self.up |= line.get("count").is_some(),
             _ => {}
         }

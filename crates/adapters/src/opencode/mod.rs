@@ -85,10 +85,14 @@ pub enum Kind {
     Run,
     /// A terminal.
     Terminal,
-    /// `serve`, `web`, `acp`: any number of sessions.
+    /// `serve`, `web`: any number of sessions.
     Server,
-    /// A terminal or a run of somebody else's server.
+    /// `acp`: what its one client has it open.
+    Agent,
+    /// A terminal of somebody else's server.
     Client,
+    /// One prompt that somebody else's server runs.
+    Errand,
     /// It has no session.
     Other,
 }
@@ -119,9 +123,10 @@ fn kind(words: &[&str]) -> Kind {
         }
     };
     match command.unwrap_or("") {
-        "run" if words.any(|w| w == "--attach" || w.starts_with("--attach=")) => Kind::Client,
+        "run" if words.any(|w| w == "--attach" || w.starts_with("--attach=")) => Kind::Errand,
         "run" => Kind::Run,
-        "serve" | "web" | "acp" => Kind::Server,
+        "serve" | "web" => Kind::Server,
+        "acp" => Kind::Agent,
         "attach" => Kind::Client,
         word if NOT_SESSIONS.contains(&word) => Kind::Other,
         _ => Kind::Terminal, // at most a project's directory
@@ -273,7 +278,8 @@ mod tests {
         assert_eq!(kind(&["-s", "run"]), Kind::Terminal);
         assert_eq!(kind(&["/some/project", "--prompt", "serve"]), Kind::Terminal);
         assert_eq!(kind(&["--print-logs", "run", "hello"]), Kind::Run);
-        assert_eq!(kind(&["run", "--attach", "http://x"]), Kind::Client);
+        assert_eq!(kind(&["run", "--attach", "http://x"]), Kind::Errand);
+        assert_eq!(kind(&["attach", "http://x"]), Kind::Client);
         assert_eq!(kind(&["--log-level", "INFO", "serve"]), Kind::Server);
         assert_eq!(kind(&["session", "list"]), Kind::Other);
         assert_eq!(kind(&["--version"]), Kind::Other);

@@ -87,6 +87,9 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             observations.extend(hosting(hold));
+            if stored.is_open() && !is_run(look, hold, &held.loose, &stored) {
+                fact = Fact::Turn(Turn::Over(Outcome::Failed("the server that ran it is gone".into())));
+            }
             let (now, more) = as_of(hold, &stored, fact);
             fact = now;
             match asks(hold, &stored, below) {
@@ -125,7 +128,10 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
 fn hosting(hold: &Hold) -> Option<Observation> {
     let pid = hold.bond.process.pid;
     let text = match hold.kind {
-        Kind::Client => format!("process {pid} shows a session that is a shared server's"),
+        Kind::Client | Kind::Errand => format!("process {pid} shows a session that is a shared server's"),
+        Kind::Agent => {
+            format!("process {pid} is a shared server that speaks ACP with a client, and may host many sessions")
+        }
         _ => format!("process {pid} is a shared server that may host many sessions"),
     };
     hold.shared.then(|| Observation::new(Witness::Process, Fact::Note(text.into())))
@@ -160,9 +166,13 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
     let named = hold.heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
     let left_open = stored.is_open() && stored.updated + SLACK_MS < started;
     // A client shows what its server does, however young it is.
-    if (named && !left_open) || hold.kind == Kind::Client || (stored.stand != Stand::Never && stored.updated >= started)
+    if (named && !left_open)
+        || matches!(hold.kind, Kind::Client | Kind::Errand)
+        || (stored.stand != Stand::Never && stored.updated >= started)
     {
-        return (fact, None);
+        // What its client has begun is ready to be asked something.
+        let ready = hold.kind == Kind::Agent && stored.stand == Stand::Never;
+        return (fact, ready.then(|| Observation::new(Witness::Store, Fact::State(State::Idle))));
     }
     let note = Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())));
     let heard = hold.heard.as_ref().filter(|h| h.up && hold.kind == Kind::Terminal);
@@ -183,6 +193,11 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
         Ok(_) => match loose.iter().find(|l| could_run(look, l, stored) || could_show(l, stored)) {
+            Some(l) if could_show(l, stored) && !l.continues => Fact::Unseen(Untrusted::new(format!(
+                "opencode process {} is a terminal beside a server, or has a client, and may have it open: nothing tells \
+                 which session that is",
+                l.pid
+            ))),
             Some(l) if could_show(l, stored) => Fact::Unseen(Untrusted::new(format!(
                 "opencode process {} went on with the last session of its directory, which may be this one",
                 l.pid
@@ -201,13 +216,20 @@ fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
     let open = matches!(stored.stand, Stand::Open | Stand::Unread(_));
     let written = stored.updated + SLACK_MS >= loose.started;
     let logged = loose.quiet && look.now.0 - stored.updated > LOGGED_MS;
-    open && written && !logged && loose.is_at(stored)
+    loose.runs && open && written && !logged && loose.is_at(stored)
 }
 
-/// What a terminal that was told to continue shows, it does not say before it is asked something.
+/// What a terminal that was told to continue shows, it does not say before it is asked something; a terminal of a
+/// server never says it.
 fn could_show(loose: &Loose, stored: &Stored) -> bool {
     let touched = || stored.updated > loose.started && loose.is_at(stored);
-    loose.continues && (loose.last.as_ref() == Some(&stored.id) || touched())
+    let continues = loose.continues && (loose.last.as_ref() == Some(&stored.id) || touched());
+    continues || loose.shows.contains(&stored.id) || (loose.orphan && touched())
+}
+
+/// Whether anybody could run the open turn of a session that is held: a terminal of a server shows it, and does not.
+fn is_run(look: &Look<'_>, hold: &Hold, loose: &[Loose], stored: &Stored) -> bool {
+    !matches!(hold.kind, Kind::Client | Kind::Errand) || loose.iter().any(|l| could_run(look, l, stored))
 }
 
 /// What a process asks a person.

@@ -81,10 +81,11 @@ fn from_database(path: &Path, id: &str, offset: u64, last: Option<u64>) -> io::R
     let limit = last.map_or(i64::MAX, |n| i64::try_from(n).unwrap_or(i64::MAX));
     let rows = ask(path, |db| {
         let newest = "SELECT p.rowid, p.data, p.time_created, m.data, m.id FROM part p JOIN message m ON m.id = p.message_id \
-                      WHERE p.session_id = ?1 AND p.rowid > ?2 ORDER BY p.rowid DESC LIMIT ?3";
+                      WHERE p.session_id = ?1 AND p.rowid > ?2 AND (?4 IS NULL OR m.id < ?4) ORDER BY p.rowid DESC LIMIT ?3";
         let mut asked = db.connection().prepare(newest)?;
+        let undone = db.undone(id)?;
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        let rows = asked.query_map(rusqlite::params![id, offset, limit], |row| {
+        let rows = asked.query_map(rusqlite::params![id, offset, limit, undone], |row| {
             Ok((db::number(row, 0), db::text(row, 1), db::number(row, 2), db::text(row, 3), db::text(row, 4)))
         })?;
         rows.collect::<Result<Vec<_>, _>>()

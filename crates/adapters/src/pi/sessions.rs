@@ -277,7 +277,14 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
         }
         None => observations.push(presence(look, cwd.as_deref(), report)),
     }
-    let turn = s.written.then(|| turn(&s.read));
+    // A turn that an earlier process left open is none of this one's.
+    let young = hold.as_ref().is_some_and(|h| ap::is_before(updated, &h.bond.process));
+    let turn = s.written.then(|| match turn(&s.read) {
+        left @ Fact::Turn(Turn::Open(_)) if young => {
+            Fact::Note(Untrusted::new(format!("{}, before this process started", left.told().raw())))
+        }
+        turn => turn,
+    });
     let open = matches!(turn, Some(Fact::Turn(Turn::Open(_))));
     let source = look.places.shown(&s.file.path);
     observations.extend(turn.map(|fact| Observation::new(Witness::Store, fact).at(updated).from(source)));

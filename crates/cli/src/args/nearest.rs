@@ -11,6 +11,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use super::{Cli, Common, Launch, Ls, Verb};
+use crate::output::Out;
 
 /// No command line is longer.
 const LONGEST: u64 = 8 << 20;
@@ -32,7 +33,7 @@ pub fn parse() -> Asked {
             let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
             let mut cli = Cli::command();
             cli.build();
-            suggest(error, &cli, &typed).exit()
+            refuse(&suggest(error, &cli, &typed), &typed)
         })
     });
     Asked { cli, words, by_input }
@@ -41,6 +42,19 @@ pub fn parse() -> Asked {
 /// What these words ask, if they are understood.
 pub fn understood(words: &[OsString]) -> Option<Cli> {
     Cli::try_parse_from(words).ok()
+}
+
+/// Tells what was not understood, also as an object where JSON was asked for, and ends; or shows the help that was
+/// asked for.
+fn refuse(error: &Error, typed: &[String]) -> ! {
+    let json = typed.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    if json && error.use_stderr() {
+        let text = error.render().to_string();
+        let text = text.split("\n\nUsage:").next().unwrap_or(&text);
+        let text = text.split("\n\nFor more information").next().unwrap_or(text);
+        Out::new(true).failed(2, text.trim_start_matches("error: ").trim());
+    }
+    error.exit()
 }
 
 /// A launch that is asked for without a mistake: a launch is short, and to build what all the other
@@ -79,7 +93,9 @@ fn suggest(mut error: Error, cli: &Command, typed: &[String]) -> Error {
     if error.get(right).is_some() {
         return error;
     }
-    let within = verb(cli, typed);
+    // What stands behind a wrong verb leads nowhere.
+    let wrong_at = typed.iter().position(|t| t == word).unwrap_or(typed.len());
+    let within = verb(cli, if right == ContextKind::SuggestedSubcommand { &typed[..wrong_at] } else { typed });
     let nearest = match right {
         ContextKind::SuggestedSubcommand => {
             let all = within.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned());

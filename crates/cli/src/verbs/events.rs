@@ -1,7 +1,7 @@
 //! `lariat events`: what happens, one object a line.
 //!
-//! The daemon tells, if there is one. Without one this very process watches, by the
-//! same code: the events are the same, and only what happened before is not known.
+//! The daemon tells, if there is one. Without one, or when that one ends, this very process watches, by
+//! the same code: the events are the same, and only what happened before is not known.
 
 use std::io;
 use std::time::Duration;
@@ -22,37 +22,39 @@ pub fn run(args: &Events, common: &Common, out: &mut Out) -> Done {
     let places = Places::from_env();
     match Place::of(&places).connect(&places) {
         Ok(client) if client.hello().view == place::hello(&places).view => {
-            client.events(args.since.clone(), args.follow, |line| {
-                say(line, args.notify, out)?;
-                out.flush_now()
-            })?;
-            if args.follow {
-                complain("lariat: the daemon has ended; `lariat events -f` goes on without it");
-                return Ok(1);
+            let mut heard = true;
+            let told = client.events(args.since.clone(), args.follow, |line| {
+                let said = say(line, args.notify, out).and_then(|()| out.flush_now());
+                heard = said.is_ok();
+                said
+            });
+            if !heard || !args.follow {
+                return Ok(told.map(|()| 0)?);
             }
-            Ok(0)
+            complain("lariat: the daemon has ended; from here on this process watches");
+            watch(Some("the daemon's"), args.notify, places, common, out)
         }
         _ if !args.follow => {
             complain("no daemon runs, so nobody remembers; -f tells what happens from now on");
             Ok(0)
         }
-        _ => watch(args, places, common, out),
+        _ => watch(args.since.as_deref(), args.notify, places, common, out),
     }
 }
 
 /// Watches by itself.
-fn watch(args: &Events, places: Places, common: &Common, out: &mut Out) -> Done {
+fn watch(since: Option<&str>, notify: bool, places: Places, common: &Common, out: &mut Out) -> Done {
     let mut watching = Watching::new(places, common.deadline)?;
     let hub = Hub::new(format!("own-{:x}", std::process::id()));
-    let mut listener = hub.listen(args.since.as_deref());
+    let mut listener = hub.listen(since);
     loop {
         let looked = watching.look();
         hub.publish(&looked.changes, looked.listing);
-        tell(&mut listener, args.notify, out)?;
+        tell(&mut listener, notify, out)?;
         while watching.sleep()? == Woken::Process {
             let Some(ends) = watching.ends() else { break };
             hub.publish_ends(&ends);
-            tell(&mut listener, args.notify, out)?;
+            tell(&mut listener, notify, out)?;
         }
     }
 }

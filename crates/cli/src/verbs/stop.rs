@@ -1,6 +1,9 @@
 //! `lariat stop` and `lariat kill`: sessions that end and stay ended.
 
-use lariat_adapters::look::Scope;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Session, Untrusted};
 use lariat_engine::after;
 use lariat_engine::list;
@@ -60,8 +63,7 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
         complain(format_args!("{untold} sessions of which it cannot be told if they live were left alone"));
         worst = 5;
     }
-    for session in targets {
-        let (outcome, unrecorded) = stop::stop(&places, session, sessions, &how);
+    each(&places, &targets, sessions, &how, |session, (outcome, unrecorded)| {
         worst = worst.max(code(&outcome));
         let gone = matches!(outcome, Ok(Outcome::Ended(_) | Outcome::Swept(_) | Outcome::AlreadyGone));
         let removed = if args.clean { worktree::after_end(common, session, gone) } else { None };
@@ -75,10 +77,52 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
             )
         });
         tell(session, outcome, unrecorded, removed, out)?;
-        out.flush()?;
-    }
+        out.flush()
+    })?;
     warn(&answer.listing.warnings);
     Ok(worst)
+}
+
+type Ended = (Result<Outcome, StopError>, Option<std::io::Error>);
+
+/// Ends sessions and tells of each when it is done. Several that are given time to end are given it together.
+fn each(
+    places: &Places,
+    targets: &[&Session],
+    others: &[Box<Session>],
+    how: &How,
+    mut tell: impl FnMut(&Session, Ended) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    /// How many at once.
+    const MOST: usize = 16;
+    let others_too = if how.hard { 0 } else { targets.len().clamp(1, MOST) - 1 };
+    let next = AtomicUsize::new(0);
+    let one = || {
+        let session = *targets.get(next.fetch_add(1, Ordering::Relaxed))?;
+        Some((session, stop::stop(places, session, others, how)))
+    };
+    let (ended, told) = mpsc::channel();
+    let mut failed = Ok(());
+    let mut tell = |(session, outcome)| {
+        // All are ended, also if nobody can be told.
+        let done = tell(session, outcome);
+        failed = std::mem::replace(&mut failed, Ok(())).and(done);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..others_too {
+            let (ended, one) = (ended.clone(), &one);
+            let work = move || std::iter::from_fn(one).for_each(|done| drop(ended.send(done)));
+            // Without a thread it only takes longer.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        drop(ended);
+        while let Some(done) = one() {
+            tell(done);
+            told.try_iter().for_each(&mut tell);
+        }
+        told.into_iter().for_each(&mut tell);
+    });
+    failed
 }
 
 fn chosen<'a>(
@@ -98,7 +142,12 @@ fn chosen<'a>(
         return Ok(members.into_iter().filter(|s| s.live != Some(false)).collect());
     }
     let one = |t: &String| resolve(t, sessions).map(|at| &*sessions[at]).map_err(|e| not_one(&e, answer));
-    args.targets.iter().map(one).collect()
+    let mut all: Vec<&Session> = Vec::new();
+    for session in args.targets.iter().map(one) {
+        let session = session?;
+        all.extend(Some(session).filter(|s| all.iter().all(|known| known.id != s.id)));
+    }
+    Ok(all)
 }
 
 fn plan(verb: &str, targets: &[&Session], out: &mut Out) -> Done {

@@ -6,11 +6,20 @@ use lariat_adapters::look::Scope;
 use lariat_core::{Session, Status};
 use lariat_engine::list::Answer;
 use lariat_engine::{list, resolve};
+use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Until, Wait};
-use crate::output::{Failure, Out, complain};
+use crate::output::{Failure, Out, Told, complain};
 use crate::verbs::{ls, not_one, question, status, warn};
+
+#[derive(Serialize)]
+struct TimedOut<'a> {
+    #[serde(flatten)]
+    told: Told,
+    /// Those that are not there yet.
+    sessions: &'a [&'a Session],
+}
 
 pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
     let began = Instant::now();
@@ -40,15 +49,26 @@ pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
         }
         let left = args.timeout.map(|t| t.saturating_sub(began.elapsed()));
         if left == Some(Duration::ZERO) {
-            complain(format_args!(
-                "lariat: still not {} after {:?}",
-                args.until.word(),
-                args.timeout.unwrap_or_default()
-            ));
+            let missing: Vec<&Session> =
+                ids.iter().filter(|id| !is_there(id)).filter_map(found).map(|s| &**s).collect();
+            timed_out(args, &missing, out)?;
             return Ok(4);
         }
         answer = ls::next(&answer, &mut || list(question(common, Scope::All)), left)?;
     }
+}
+
+/// Tells what was waited for in vain.
+fn timed_out(args: &Wait, missing: &[&Session], out: &mut Out) -> Result<(), Failure> {
+    let mut text = format!("still not {} after {:?}", args.until.word(), args.timeout.unwrap_or_default());
+    for session in missing {
+        text.push_str(&format!("\n  {}  {}: {}", session.id.row(), session.status.word(), session.reason.row()));
+    }
+    complain(format_args!("lariat: {text}"));
+    if out.json {
+        out.json(&TimedOut { told: Told::new(4, &text), sessions: missing })?;
+    }
+    Ok(())
 }
 
 fn resolve_all(args: &Wait, answer: &Answer) -> Result<Vec<String>, Failure> {

@@ -1,8 +1,9 @@
 //! OpenCode without a terminal: `opencode run`, and every way in which that goes on and ends. With a
-//! terminal and by a server: [`terminal`]. Launched by lariat: [`launched`].
+//! terminal and by a server: [`terminal`], [`attached`]. Launched by lariat: [`launched`].
 //!
 //! Each start of the real program takes seconds of CPU, so one test goes through several states.
 
+mod attached;
 mod launched;
 mod terminal;
 

@@ -104,6 +104,36 @@ fn what_is_not_understood_exits_2_and_suggests() {
     }
 }
 
+/// Whoever reads JSON has something to read, with the code that the program ends with.
+#[test]
+fn what_fails_is_told_in_json_too() {
+    let sandbox = Sandbox::new("json-errors");
+    let wrong = [
+        (&["statsu"][..], "status"),
+        (&["host", "ls"], "a similar subcommand exists: '"), // what stands behind it is a verb
+        (&["ls", "--agnet", "claude"], "--agent"),
+        (&["ls", "--agent", "clod"], "claude"),
+        (&["stop"], "TARGET"),
+        (&["status", "nobody"], "nobody"),
+        (&["send", "nobody", "hello"], "nobody"),
+        (&["launch", "clod"], "clod"),
+        (&["launch", "claude", "--cwd", "/nowhere"], "/nowhere"),
+        (&["unlock", "/nowhere"], "/nowhere"),
+    ];
+    for (args, why) in wrong {
+        let said = ask(&sandbox, &[args, &["--json"]].concat());
+        let told = said.json();
+        assert_eq!((said.code(), &told["error"]["code"]), (2, &json!(2)), "{args:?}: {said:?}");
+        let text = told["error"]["text"].as_str().expect("a text");
+        assert!(text.contains(why) && said.stderr.contains(why), "{args:?}: {said:?}");
+        assert!(!text.contains("Usage:"), "{args:?}: {said:?}");
+    }
+    // Words for an agent ask for nothing here.
+    let said = ask(&sandbox, &["launch", "clod", "--", "--json"]);
+    assert_eq!((said.code(), said.stdout.as_str()), (2, ""), "{said:?}");
+    assert!(ask(&sandbox, &["ls", "--help", "--json"]).stdout.contains("Usage: lariat"));
+}
+
 #[test]
 fn an_agent_that_is_none_is_a_mistake() {
     let (sandbox, _agents) = busy_place("agent-name");

@@ -56,6 +56,30 @@ fn s01_it_outlives_its_launcher_with_the_same_id_and_process() {
     }
 }
 
+/// Runs a program for which the kernel has no `pidfd_open`, as an old one or a strict container.
+const NO_PIDFD: &str = r"
+import ctypes, os, struct, sys
+lines = [(0x20, 0, 0, 0), (0x15, 0, 1, 434), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in lines))
+filter = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(lines), ctypes.addressof(code)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filter, 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn what_nobody_could_end_is_not_started() {
+    let sandbox = with_agents("no-pidfd");
+    let refused =
+        sandbox.run(["python3", "-c", NO_PIDFD, "lariat", "launch", "claude", "--headless", "-p", "hi", "--json"]);
+    assert_eq!(refused.code(), 1, "{refused:?}");
+    let left: Vec<_> =
+        sandbox.processes().into_iter().filter(|p| p.argv.iter().any(|a| a.ends_with("claude"))).collect();
+    assert!(left.is_empty(), "a launch that failed left its agent running: {left:?}");
+    assert_eq!(list(&sandbox).sessions().len(), 0);
+    launch(&sandbox, &["claude", "--headless", "-p", "hi"]);
+}
+
 #[test]
 fn s16_its_id_and_its_handle_answer_at_once() {
     let sandbox = with_agents("s16");

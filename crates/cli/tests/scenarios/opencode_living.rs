@@ -45,6 +45,40 @@ fn a_process_has_the_session_that_its_own_lines_name() {
     assert_eq!((status.code(), &status.json()["native_id"]), (0, &json!("ses_Two")));
 }
 
+/// Some programs go to the end of the log when they open it: there stands what another wrote.
+#[test]
+fn who_only_stands_where_another_wrote_has_not_written_it() {
+    let sandbox = Sandbox::new("opencode-stands");
+    let store = OpenCodeStore::of(&sandbox);
+    let log = store.path("log/opencode.log");
+    let stands = |agent: &Lookalike| drop(agent.tell(&format!("stand {}", log.display())));
+    store.session("ses_One").asked("fix it").answered("fixed");
+    store.session("ses_Two").asked("fix that").answered("fixed");
+    store.session("ses_Three").asked("and that").answered("fixed");
+    // One that began before the other wrote, and was started for one session only.
+    let early = sandbox.lookalike("opencode", &["run", "--session", "ses_Three"]);
+    let first = sandbox.lookalike("opencode", &["run"]);
+    store.logs(&first, "aaaa", "message=loop session.id=ses_One step=0");
+    stands(&early);
+    let seen = list(&sandbox);
+    seen.expect("ses_One", "idle", Some(first.pid()));
+    seen.expect("ses_Three", "starting", Some(early.pid()));
+    first.signal(Signal::KILL);
+    first.wait(DEADLINE);
+    list(&sandbox).expect("ses_One", "done", None);
+    // One that began after the other had written. (The kernel counts starts in hundredths of a second.)
+    let written = now();
+    wait_until("a later moment", DEADLINE, || now() > written + 50);
+    let later = sandbox.lookalike("opencode", &["--session", "ses_Two"]);
+    stands(&later);
+    let seen = list(&sandbox);
+    seen.expect("ses_One", "done", None);
+    seen.expect("ses_Two", "starting", Some(later.pid()));
+    // What it writes itself is its own.
+    store.logs(&later, "bbbb", "message=loop session.id=ses_One step=0");
+    list(&sandbox).expect("ses_One", "idle", Some(later.pid()));
+}
+
 #[test]
 fn one_that_names_no_session_could_be_one_whose_turn_is_open() {
     let sandbox = Sandbox::new("opencode-could-be");

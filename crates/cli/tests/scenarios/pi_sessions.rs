@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Signal, Stdin, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     asking::{ask, bytes, id, list},
@@ -319,4 +319,20 @@ fn one_that_was_launched_and_says_nothing_holds_what_it_was_launched_for() {
     let program = Lookalike::program(&sandbox, "pi").env("LARIAT_SESSION", launched["handle"].as_str().expect("text"));
     let nested = Lookalike::start(&sandbox, &program);
     assert_eq!(list(&sandbox).unbound(), [nested.pid()]);
+}
+
+#[test]
+fn a_turn_that_was_left_open_is_not_at_work_in_a_later_process() {
+    let sandbox = Sandbox::new("pi-left");
+    let pi = PiStore::of(&sandbox);
+    drop(Lookalike::program(&sandbox, "pi"));
+    let launched = crate::asking::ask(&sandbox, &["launch", "pi", "--json"]).json();
+    let native = launched["native_id"].as_str().expect("an id");
+    let pid = i32::try_from(launched["pid"].as_i64().expect("a pid")).expect("a pid");
+    let left = pi.session_at(native, &sandbox.work(), now() - 3_600_000).asked("fix it").calls("call_1", "make");
+    let seen = list(&sandbox);
+    seen.expect(native, "starting", Some(pid));
+    assert_eq!(seen.session(native)["tool"], Value::Null, "what was run then is not run now");
+    drop(left.at(now()).asked("and now?"));
+    list(&sandbox).expect(native, "working", Some(pid));
 }

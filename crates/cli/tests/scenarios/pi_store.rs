@@ -36,11 +36,16 @@ impl PiStore {
 
     /// A session in a directory.
     pub fn session_in(&self, id: &str, cwd: &Path) -> PiSession {
+        self.session_at(id, cwd, now())
+    }
+
+    /// A session in a directory that began at that moment.
+    pub fn session_at(&self, id: &str, cwd: &Path, moment: i64) -> PiSession {
         let cwd = cwd.to_str().expect("UTF-8");
         let folder = format!("--{}--", cwd.trim_start_matches('/').replace('/', "-"));
         let path = self.path(&format!("sessions/{folder}/2026-11-15T07-47-12-340Z_{id}.jsonl"));
-        let session = PiSession { path, at: Cell::new(now()), next: Cell::new(0) };
-        session.write(&json!({"type": "session", "version": 3, "id": id, "timestamp": iso(now()), "cwd": cwd}));
+        let session = PiSession { path, at: Cell::new(moment), next: Cell::new(0) };
+        session.write(&json!({"type": "session", "version": 3, "id": id, "timestamp": iso(moment), "cwd": cwd}));
         session.entry("model_change", json!({"provider": "scripted", "modelId": "scripted-1"}))
     }
 }
@@ -66,6 +71,12 @@ impl PiSession {
         members["id"] = json!(format!("{number:08x}"));
         members["timestamp"] = json!(iso(self.at.replace(self.at.get() + 1)));
         self.write(&members);
+        self
+    }
+
+    /// What follows was written at that moment.
+    pub fn at(self, moment: i64) -> Self {
+        self.at.set(moment);
         self
     }
 

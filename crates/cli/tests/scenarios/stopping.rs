@@ -146,6 +146,54 @@ fn s25_it_shows_running_until_it_is_dead() {
     list(&sandbox).expect(&one, "stopped", None);
 }
 
+/// However many there are, it takes no longer than the time that one is given.
+#[test]
+fn several_are_given_their_time_together() {
+    let sandbox = Sandbox::new("stop-several");
+    let claude = ClaudeStore::of(&sandbox);
+    let program = Lookalike::program(&sandbox, "claude");
+    let agents: Vec<(String, Lookalike)> =
+        (1..=3).map(|n| (id(n), Lookalike::start_ignoring(&sandbox, &program, &[Signal::INT, Signal::TERM]))).collect();
+    for (one, agent) in &agents {
+        drop(claude.register(agent, one).says("busy"));
+        drop(claude.session(one).asked("serve"));
+    }
+    let (first, second, third) = (agents[0].0.as_str(), agents[1].0.as_str(), agents[2].0.as_str());
+    let stopping = lariat(&sandbox, &["stop", first, second, first, third, "--grace", "1h", "--json"]);
+    let stopping = sandbox.spawn(&stopping);
+    for (one, _) in &agents {
+        let wish = sandbox.state_dir().join(format!("lariat/sessions/claude-{one}/intent.json"));
+        wait_until("the wish is stored", DEADLINE, || wish.exists());
+    }
+    for (_, agent) in &agents {
+        agent.signal(Signal::KILL);
+    }
+    let told = stopping.output(DEADLINE);
+    let mut ended: Vec<String> = told
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("one object a line"))
+        .inspect(|told| assert_eq!(told["outcome"], "stopped", "{told}"))
+        .map(|told| told["id"].as_str().expect("an id").to_owned())
+        .collect();
+    ended.sort_unstable();
+    assert_eq!((told.code(), ended), (0, (1..=3).map(|n| format!("claude:{}", id(n))).collect()));
+}
+
+#[test]
+fn a_journal_that_nobody_can_write_holds_up_nothing() {
+    let sandbox = Sandbox::new("journal-fifo");
+    let (agent, one) = working(&sandbox, 1);
+    let journal = sandbox.state_dir().join("lariat/journal.ndjson");
+    std::fs::create_dir_all(journal.parent().expect("a folder")).expect("a folder");
+    sandbox.run(["mkfifo", journal.to_str().expect("UTF-8")]).expect_success();
+    assert_eq!(ask(&sandbox, &["kill", &one]).code(), 0);
+    agent.wait(DEADLINE);
+    let told = ask(&sandbox, &["journal"]);
+    assert_eq!(told.code(), 1);
+    assert!(told.stderr.contains("journal.ndjson"), "{told:?}");
+}
+
 #[test]
 fn a_kill_that_a_crash_cut_short_is_shown_and_finished_by_the_next_verb_that_acts() {
     let sandbox = Sandbox::new("cut");

@@ -31,7 +31,14 @@ fn s19_a_shared_prefix_is_an_error_that_lists_both() {
             assert_eq!(said.code(), 2, "{verb:?}: {said:?}");
             assert!(said.stderr.contains(ONE) && said.stderr.contains(TWO), "{verb:?}: {said:?}");
             assert!(!said.stderr.contains(THREE), "{verb:?}: {said:?}");
-            assert_eq!(said.stdout, "", "{verb:?}");
+            if json.is_empty() {
+                assert_eq!(said.stdout, "", "{verb:?}");
+            } else {
+                let error = &said.json()["error"];
+                let text = error["text"].as_str().expect("a text");
+                assert_eq!(error["code"], 2, "{verb:?}: {said:?}");
+                assert!(text.contains(ONE) && text.contains(TWO) && !text.contains(THREE), "{verb:?}: {said:?}");
+            }
         }
     }
     // Beside a target that is one: still an error, and nothing half said.

@@ -51,7 +51,15 @@ fn any_takes_the_first_and_a_timeout_is_exit_code_4() {
     drop(claude.register(&agents[0], &one).says("busy"));
     drop(claude.register(&agents[1], &two).says("idle"));
     assert_eq!(ask(&sandbox, &["wait", &one, &two, "--any"]).code(), 0);
-    assert_eq!(ask(&sandbox, &["wait", &one, &two, "--timeout", "10ms"]).code(), 4);
+    let late = ask(&sandbox, &["wait", &one, &two, "--timeout", "10ms"]);
+    assert_eq!((late.code(), late.stdout.as_str()), (4, ""), "{late:?}");
+    assert!(late.stderr.contains(&one) && late.stderr.contains("working"), "what it waited for: {late:?}");
+    assert!(!late.stderr.contains(&two), "the other is there: {late:?}");
+    let late = ask(&sandbox, &["wait", &one, &two, "--timeout", "10ms", "--json"]);
+    let told = late.json();
+    assert_eq!((late.code(), &told["error"]["code"]), (4, &json!(4)), "{late:?}");
+    assert_eq!(told["sessions"].as_array().map(Vec::len), Some(1), "{late:?}");
+    assert_eq!((&told["sessions"][0]["native_id"], &told["sessions"][0]["status"]), (&json!(one), &json!("working")));
     assert_eq!(ask(&sandbox, &["wait", "nobody"]).code(), 2);
 }
 

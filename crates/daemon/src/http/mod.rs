@@ -203,7 +203,7 @@ impl Answer {
     }
 
     fn error(status: u16, code: u8, text: &str) -> Answer {
-        let error = json!({"error": {"code": code, "text": text}});
+        let error = json!({"schema": 1, "error": {"code": code, "text": text}});
         let mut bytes = Vec::new();
         // By our own writer: what an agent chose may be in it.
         let written = lariat_protocol::json::write(&mut bytes, &error);
@@ -419,8 +419,8 @@ fn run(daemon: &Daemon, route: &Route, arguments: &[String]) -> Answer {
     match outcome(daemon, route, arguments) {
         Ok(answer) => {
             let kind = if matches!(route.answers, Answers::Lines(_)) { "application/x-ndjson" } else { JSON };
-            let partial = answer.code == 5;
-            let told = Answer::new(status_of(&answer, ""), kind, Body::File(answer));
+            let partial = answer.code == 5 && !is_error(&answer);
+            let told = Answer::new(status_of(&answer), kind, Body::File(answer));
             if partial { told.with("Lariat-Partial", "true") } else { told }
         }
         Err(error) => error,
@@ -448,15 +448,28 @@ fn outcome(daemon: &Daemon, route: &Route, arguments: &[String]) -> Result<Arc<c
         return Ok(answer);
     }
     let complaint = answer.complaint.trim_start_matches("lariat: ").trim_start_matches("error: ");
-    Err(Answer::error(status_of(&answer, complaint), answer.code, complaint))
+    Err(Answer::error(status_of(&answer), answer.code, complaint))
+}
+
+/// Whether what a verb printed says only why there is no answer.
+fn is_error(answer: &crate::warm::Answer) -> bool {
+    use std::os::unix::fs::FileExt as _;
+    const BEGINS: &[u8] = br#"{"schema":1,"error":"#;
+    let mut begins = [0; BEGINS.len()];
+    answer.out.read_exact_at(&mut begins, 0).is_ok() && begins == BEGINS
 }
 
 /// The status that an exit code means.
-fn status_of(answer: &crate::warm::Answer, complaint: &str) -> u16 {
+fn status_of(answer: &crate::warm::Answer) -> u16 {
+    // What could not be read is complained of before.
+    const MISSING: [&str; 3] = ["no session fits", "no worktree fits", "no fuse is called"];
+    let is_missing =
+        |line: &str| line.strip_prefix("lariat: ").is_some_and(|l| MISSING.iter().any(|m| l.starts_with(m)));
+    let missing = || answer.complaint.lines().any(is_missing);
     match answer.code {
         0 => 200,
-        5 if answer.bytes > 0 => 200,
-        2 if complaint.starts_with("no session fits") => 404,
+        5 if answer.bytes > 0 && !is_error(answer) => 200,
+        2 if missing() => 404,
         2 => 400,
         3 => 409,
         4 => 504,

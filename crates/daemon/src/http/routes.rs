@@ -181,7 +181,8 @@ pub fn arguments(route: &Route, target: Option<&str>, said: &Map<String, Value>)
     let mut flags: Vec<String> = verb.split(' ').chain(["--json"]).map(str::to_owned).collect();
     let (mut words, mut rest) = (Vec::new(), Vec::new());
     if let Some(target) = target {
-        if target.starts_with(['-', '.']) && !verb.is_empty() {
+        // A zero byte would end the word, and what follows it would be another.
+        if target.contains('\0') || target.starts_with(['-', '.']) && !verb.is_empty() {
             return Err(format!("{target:?} is no session"));
         }
         words.push(target.to_owned());
@@ -255,6 +256,15 @@ mod tests {
         let Found::Route(route, target) = find(method, path) else { return Err("no route".into()) };
         let said = said.as_object().cloned().unwrap_or_default();
         arguments(route, target.as_deref(), &said).map(|a| a.join(" "))
+    }
+
+    #[test]
+    fn a_target_is_one_word() {
+        for target in ["x%00--force", "%00", "-a", ".", "..%2Fx"] {
+            let told = line("POST", &format!("/v1/sessions/{target}/kill"), json!({}));
+            assert!(told.as_ref().is_err_and(|why| why.ends_with("is no session")), "{target}: {told:?}");
+        }
+        assert_eq!(line("POST", "/v1/sessions/x/kill", json!({})).as_deref(), Ok("kill --json x"));
     }
 
     #[test]

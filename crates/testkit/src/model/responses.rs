@@ -165,8 +165,11 @@ fn items(script: &Script, said: &Said) -> Vec<Value> {
             vec![call(spawner.unwrap_or_default(), &json!({"message": prompt}))]
         }
         Reply::Call(name, input) => vec![call(name, input)],
-        _ => {
-            let text = json!({"type": "output_text", "text": said.text(), "annotations": []});
+        reply => {
+            // Codex takes a plan from the text, while it is told to plan.
+            let plan = "<proposed_plan>\n1. Look.\n2. Act.\n</proposed_plan>\n";
+            let text = if *reply == Reply::Plan { plan.to_owned() } else { said.text() };
+            let text = json!({"type": "output_text", "text": text, "annotations": []});
             vec![json!({"type": "message", "id": fresh_id("msg"), "role": "assistant",
                 "status": "completed", "content": [text]})]
         }

@@ -2,7 +2,7 @@
 
 use lariat_testkit::{DEADLINE, Exit, Key, Signal, Terminal, agents::Claude, record::Store};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{accounted, transcript};
 use crate::looks::{Row, Stage, Tokens};
@@ -399,6 +399,26 @@ fn cleared() {
     let new = turn(&stage, &tui, new.id(), "again");
     stage.agree_on_reply(&new, "echo: again");
     stage.keep(Store::Claude, &[(&before, "done"), (&new, "done")]);
+}
+
+#[test]
+fn asking_which_session_to_go_on_with() {
+    let stage = Stage::new("tui-choose");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &claude, &[]);
+    turn(&stage, &tui, row.id(), "hello");
+    leave(&tui);
+    let before = stage.now().ended("done");
+    let tui = claude.terminal(&["--resume"]);
+    tui.wait_for_text("Resume session", DEADLINE);
+    tui.wait_for_text("hello", DEADLINE);
+    let look = stage.look();
+    // The id that it has registered is nobody's.
+    assert_eq!(look.rows.iter().map(Row::id).collect::<Vec<_>>(), [before.id()]);
+    look.row(before.id()).ended("done");
+    assert_eq!(look.unbound.iter().map(|u| &u["pid"]).collect::<Vec<_>>(), [&json!(tui.pid())]);
+    tui.press(Key::Enter);
+    stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", before.id());
 }
 
 #[test]

@@ -19,15 +19,20 @@ fn ready(stage: &Stage, codex: &Codex<'_>) -> (Terminal, Row) {
     (tui, row)
 }
 
-/// One turn, to its end.
+/// Waits until it shows what the turn took: before, it refuses commands.
 #[track_caller]
-fn turn(stage: &Stage, tui: &Terminal, prompt: &str) -> Row {
-    tui.submit(prompt, DEADLINE);
-    // Until it shows what the turn took, it refuses commands.
+fn until_answered(tui: &Terminal, prompt: &str) {
     let echo = format!("echo: {prompt}");
     tui.wait_for_screen("the end of the turn", DEADLINE, |screen| {
         screen.split_once(&echo).is_some_and(|(_, after)| after.contains("Worked for"))
     });
+}
+
+/// One turn, to its end.
+#[track_caller]
+fn turn(stage: &Stage, tui: &Terminal, prompt: &str) -> Row {
+    tui.submit(prompt, DEADLINE);
+    until_answered(tui, prompt);
     let row = stage.until_look("the end of the turn", |look| {
         let done = look.rows.iter().find(|row| row.0["prompt"] == prompt)?;
         done.is("idle", "turn over").then(|| done.clone())
@@ -291,6 +296,96 @@ fn a_new_thread() {
     assert_eq!((look.rows.len(), look.unbound.len()), (2, 0));
     look.row(old.id()).ended("done");
     look.row(new.id()).ended("done");
+}
+
+#[test]
+fn a_fork_at_its_prompt_and_gone_back_from() {
+    let stage = Stage::new("tui-fork");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    let old = turn(&stage, &tui, "hello");
+    tui.submit("/fork", DEADLINE);
+    tui.wait_for_text("Use current Git worktree", DEADLINE);
+    tui.choose('›', 1, DEADLINE);
+    tui.wait_for_text("Fork created", DEADLINE);
+    let fork = stage.until_look("a fork at rest", |look| {
+        look.rows.iter().find(|row| row.id() != old.id() && row.is("idle", "no turn yet")).cloned()
+    });
+    let fork = fork.held_by(tui.pid());
+    stage.look().row(old.id()).ended("done");
+    stage.agree(&fork);
+    tui.submit("/resume", DEADLINE);
+    tui.wait_for_text("Resume a previous session", DEADLINE);
+    tui.wait_for_text("hello", DEADLINE);
+    tui.press(Key::Enter);
+    stage.until_of(old.id(), "idle", "turn over").held_by(tui.pid());
+    stage.look().row(fork.id()).ended("done");
+}
+
+#[test]
+fn rewound_it_goes_on_as_the_same_session() {
+    let stage = Stage::new("tui-rewound");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &codex);
+    let id = row.id();
+    turn(&stage, &tui, "first");
+    tui.submit("second", DEADLINE);
+    until_answered(&tui, "second");
+    let rewind = |to: &str| {
+        stage.until("idle", "turn over").held_by(tui.pid());
+        tui.press(Key::Esc);
+        tui.wait_for_text("edit previous", DEADLINE);
+        tui.press(Key::Esc);
+        tui.wait_for_text("rewind", DEADLINE);
+        tui.press(Key::Enter);
+        // What was asked stands in the prompt again.
+        tui.wait_for_screen("the end of what is left", DEADLINE, |screen| {
+            !screen.contains(&format!("echo: {to}")) && screen.contains(&format!("› {to}"))
+        });
+        // It goes on in a file that has nothing but a beginning yet.
+        let row = stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", id);
+        tui.press(Key::Ctrl('u'));
+        tui.wait_for_text("Ask Codex", DEADLINE);
+        row
+    };
+    let row = rewind("second").has("prompt", "first").has("parent", ());
+    stage.agree_on_reply(&row, "echo: first");
+    tui.submit("HOLD here third", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = stage.until("working", "turn open").held_by(tui.pid()).has("native_id", id).has("prompt", "first");
+    stage.agree(&row);
+    stage.model.release("here");
+    until_answered(&tui, "HOLD here third");
+    let row = rewind("HOLD here third").has("prompt", "first");
+    stage.agree_on_reply(&row, "echo: first");
+    assert_eq!(codex.rollouts().len(), 3);
+    tui.submit("HOLD there fourth", DEADLINE);
+    stage.model.wait_for_hold("there", DEADLINE);
+    stage.until("working", "turn open").held_by(tui.pid()).has("native_id", id);
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    let row = stage.now().ended("interrupted").has("native_id", id).has("prompt", "first");
+    stage.keep(Store::Codex, &[(&row, "interrupted")]);
+}
+
+#[test]
+fn a_plan_put_before_a_person() {
+    let stage = Stage::new("tui-plan");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &codex);
+    let id = row.id();
+    tui.submit("/plan", DEADLINE);
+    tui.wait_for_text("Plan mode", DEADLINE);
+    tui.submit("PLAN", DEADLINE);
+    tui.wait_for_text("Implement this plan?", DEADLINE);
+    let row = stage.until("waiting", "plan: 1. Look.").held_by(tui.pid()).has("native_id", id);
+    assert_eq!(stage.agree(&row)["asks"], row.0["reason"]);
+    tui.press(Key::Enter);
+    // What it says then is what it was told.
+    stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", id);
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("done");
 }
 
 #[test]
