@@ -168,6 +168,8 @@ pub struct Loose {
     pub runs: bool,
     /// Its log was read whole and names no session.
     pub quiet: bool,
+    /// It has its sessions for itself, and keeps one open between turns.
+    pub own: bool,
     /// It shows the session that was the last of its directory, or one that it went on to.
     pub continues: bool,
     /// That last one.
@@ -191,6 +193,7 @@ impl Loose {
             started: agent.started(),
             runs: false,
             quiet: false,
+            own: false,
             continues: false,
             last: None,
             orphan: false,
@@ -333,6 +336,7 @@ fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
     };
     could.then(|| Loose {
         quiet: agent.is_known(),
+        own: unclaimed && matches!(agent.role.kind, Kind::Run | Kind::Terminal),
         continues: agent.continues && unclaimed,
         runs: true,
         ..Loose::of(agent)

@@ -188,7 +188,8 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
 
 /// No process has it: gone, unless one could have it unseen. Whoever runs a turn
 /// writes the database, and names the session in its log a moment later. So only
-/// an open turn, and one written to since that process started, could be its own.
+/// what was written to since that process started could be its own: an open turn, and,
+/// of one whose log is not known, what it may have open between turns.
 fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
@@ -213,7 +214,7 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
 }
 
 fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
-    let open = matches!(stored.stand, Stand::Open | Stand::Unread(_));
+    let open = matches!(stored.stand, Stand::Open | Stand::Unread(_)) || loose.own && !loose.quiet;
     let written = stored.updated + SLACK_MS >= loose.started;
     let logged = loose.quiet && look.now.0 - stored.updated > LOGGED_MS;
     loose.runs && open && written && !logged && loose.is_at(stored)
