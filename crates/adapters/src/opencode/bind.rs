@@ -193,6 +193,7 @@ impl Loose {
             started: agent.started(),
             runs: false,
             quiet: false,
+            own: false,
             continues: false,
             last: None,
             orphan: false,
