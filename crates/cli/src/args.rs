@@ -48,10 +48,10 @@ A matrix, for example:
 
   agents = [\"claude\", \"codex\"]
   prompts = [\"Fix the flaky test\"]
-  prompt_files = [\"plan.md\"]       # more prompts; paths are relative to this file
-  count = 2                         # of each combination
-  group = \"flaky\"                 # generated if not told
-  worktree = false                  # all in the directory itself; then --force, or one cwd each
+  prompt_files = [\"plan.md\"]   # more prompts; paths are relative to this file
+  count = 2                    # of each combination
+  group = \"flaky\"              # generated if not told
+  worktree = false             # all in the directory itself; then --force, or one cwd each
 
 Whatever it does not list is said by the other options and is the same for all. Nothing is
 launched if anything is wrong with one of them. They start one after the other; one that fails
@@ -68,7 +68,7 @@ pub struct Common {
     /// Print JSON (streams as one object a line)
     #[arg(long, global = true)]
     pub json: bool,
-    /// How long an agent's store may take to answer
+    /// How long an agent's store or a host may take to answer
     #[arg(long, global = true, value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "3s")]
     pub deadline: Duration,
 }
@@ -228,6 +228,9 @@ pub struct Status {
     /// Print only how many sessions need you
     #[arg(short, long, conflicts_with = "targets")]
     pub quiet: bool,
+    /// Count those of this host only; `local` for this machine, without asking any
+    #[arg(long, value_name = "HOST", conflicts_with = "targets")]
+    pub host: Option<String>,
 }
 
 #[derive(Args, Debug)]

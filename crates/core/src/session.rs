@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::observation::{Fact, Observation, Witness};
 use crate::status::{Role, Status};
@@ -16,7 +16,7 @@ use crate::time::Time;
 ///
 /// `input` is counted as the agent counts it: Claude's excludes the cache,
 /// Codex's includes `cache_read`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Tokens {
     /// Tokens sent.
     pub input: u64,

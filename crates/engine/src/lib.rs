@@ -12,7 +12,8 @@
 //!                  late or failed ──> a warning, and what its processes tell
 //! ```
 //!
-//! Looking never acts: nothing here sends a signal or starts a process.
+//! Looking never acts: nothing here sends a signal or starts a process, but for the ssh that asks the
+//! hosts a person named ([`hosts`]), which ends with the look.
 
 pub mod acp;
 pub mod after;

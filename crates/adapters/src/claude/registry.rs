@@ -118,6 +118,10 @@ fn read(path: &Path) -> Result<Option<Entry>, String> {
     else {
         return Err("not a registry entry: no pid, or no session id".into());
     };
+    // A worker that is kept ready for whatever is asked next: nobody has begun that session.
+    if v.get("spare").is_true() {
+        return Ok(None);
+    }
     let state = v.get("status").some_str().map(|status| state(status, v.get("waitingFor")));
     Ok(Some(Entry {
         path: path.to_owned(),

@@ -59,6 +59,8 @@ pub struct Rollout {
     pub works_for: Option<String>,
     pub nickname: Option<String>,
     pub policy: Option<String>,
+    /// Who decides on what it asks leave for, where that is said: `user`, or another model.
+    pub reviewer: Option<String>,
     pub stand: Stand,
     /// What a turn that failed needs of a person.
     pub needs: Option<Need>,
@@ -357,6 +359,7 @@ impl Fold for Rollout {
                 | b"root_turn_id"
                 | b"model"
                 | b"approval_policy"
+                | b"approvals_reviewer"
                 | b"item"
                 | b"content"
                 | b"text"
@@ -389,6 +392,7 @@ impl Fold for Rollout {
                 let text = |key: &str| payload.get(key).some_str().map(str::to_owned);
                 self.model = text("model").or(self.model.take());
                 self.policy = text("approval_policy").or(self.policy.take());
+                self.reviewer = text("approvals_reviewer").or(self.reviewer.take());
                 self.works_in = text("cwd").or(self.works_in.take());
             }
             b"event_msg" => self.event(payload, at),

@@ -365,7 +365,8 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
             _ => return None,
         };
         let asks = || {
-            let asks = f.policy.as_deref().is_some_and(|p| p != "never");
+            let person = f.reviewer.as_deref().is_none_or(|who| who == "user");
+            let asks = person && f.policy.as_deref().is_some_and(|p| p != "never");
             let settled = call.at.is_none_or(|at| look.now.0 - at >= SETTLING_MS);
             asks && settled && !is_running(look, hold, thread, call)
         };

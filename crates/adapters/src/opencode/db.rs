@@ -19,6 +19,7 @@ use lariat_sys::file::{self, Key};
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OpenFlags, Row};
 
+use super::kept::{self, Version};
 use super::record::{self, Stand, Stored};
 use crate::json::Doc;
 use crate::look::Look;
@@ -61,7 +62,21 @@ pub struct Contents {
 
 /// Reads what is wanted; `None` if there is no database.
 pub fn read(look: &Look<'_>, wanted: &Wanted<'_>) -> Result<Option<Contents>, String> {
-    with(&look.places.opencode_db, |db| db.contents(look, wanted))
+    let ask = || with(&look.places.opencode_db, |db| db.contents(look, wanted));
+    // With somebody at work in it, it changes all the time.
+    let Some(version) =
+        (wanted.all && wanted.named.is_empty()).then(|| Version::of(&look.places.opencode_db)).flatten()
+    else {
+        return ask();
+    };
+    if let Some(contents) = kept::recall(look, version) {
+        return Ok(Some(contents));
+    }
+    let read = ask()?;
+    if let Some(contents) = &read {
+        kept::keep(look, version, contents);
+    }
+    Ok(read)
 }
 
 /// Asks a database, again if it was replaced or written while it was read as a
@@ -122,7 +137,7 @@ pub struct Db {
     path: PathBuf,
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

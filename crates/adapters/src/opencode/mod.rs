@@ -13,6 +13,7 @@
 
 mod bind;
 mod db;
+mod kept;
 mod legacy;
 mod log;
 mod record;

@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 
 use lariat_core::Tokens;
+use serde::{Deserialize, Serialize};
 
 use crate::json::{Bad, Doc, Keep, Value};
 use crate::needs::Need;
@@ -17,7 +18,7 @@ use crate::tool::Call;
 const MOST: usize = 64;
 
 /// How the last turn stands.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stand {
     /// Nothing was asked yet.
     #[default]
@@ -35,7 +36,7 @@ pub enum Stand {
 }
 
 /// One session as it is stored.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Stored {
     /// The id.
     pub id: String,
@@ -68,7 +69,7 @@ pub struct Stored {
 }
 
 /// A tool call without a result.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Pending {
     /// The call.
     pub call: Call,

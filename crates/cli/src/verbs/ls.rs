@@ -69,15 +69,10 @@ fn check_host(args: &Ls) -> Result<(), Failure> {
     Err(there::no_host(name))
 }
 
-/// All that is here now and on every host.
-pub fn everywhere(common: &Common, scope: Scope) -> Answer {
-    let question = question(common, scope);
-    let places = question.places.clone();
-    let asking = Fleet::read(&places).map(|fleet| ask::list(fleet, None, &places, scope, common.deadline));
-    let mut answer = list(question);
-    asking.into_iter().for_each(|asking| asking.heard().join(&mut answer));
-    daemon::tell_seen(&answer);
-    answer
+/// What is here now and on hosts, of what was asked for.
+pub fn once(args: &Ls, common: &Common) -> Result<Answer, Failure> {
+    check_host(args)?;
+    Ok(look_with(args, common, None, list))
 }
 
 /// What is here now, of what was asked for, by one who stays and looks again.

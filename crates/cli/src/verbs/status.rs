@@ -1,11 +1,10 @@
 //! `lariat status`: one session in full, or how many there are of each kind.
 
-use lariat_adapters::look::Scope;
 use lariat_core::{Session, Status, Time, Warning};
 use serde::Serialize;
 
 use crate::Done;
-use crate::args::{self, Common};
+use crate::args::{self, Common, Ls};
 use crate::output::{Failure, Out};
 use crate::table::{self, Group, short_count};
 use crate::verbs::{daemon, ls, there, warn};
@@ -28,7 +27,7 @@ pub fn run(args: &args::Status, common: &Common, out: &mut Out) -> Done {
         return Ok(code);
     }
     match args.targets.as_slice() {
-        [] => counts(args.quiet, common, out),
+        [] => counts(args, common, out),
         [target] => {
             let (answer, at) = there::find(target, common)?;
             let session = &answer.listing.sessions[at];
@@ -93,8 +92,9 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
     Ok(())
 }
 
-fn counts(quiet: bool, common: &Common, out: &mut Out) -> Done {
-    let answer = ls::everywhere(common, Scope::Live);
+fn counts(args: &args::Status, common: &Common, out: &mut Out) -> Done {
+    let only = Ls { host: args.host.clone(), ..Ls::default() };
+    let answer = ls::once(&only, common)?;
     let sessions = &answer.listing.sessions;
     let count = |group: Group| sessions.iter().filter(|s| Group::of(s) == group).count();
     let ended = count(Group::Ended) + answer.listing.hidden.ended;
@@ -124,7 +124,7 @@ fn counts(quiet: bool, common: &Common, out: &mut Out) -> Done {
             unbound: answer.listing.unbound.len(),
             warnings: &answer.listing.warnings,
         })?;
-    } else if quiet {
+    } else if args.quiet {
         out.line(count(Group::NeedsYou))?;
     } else {
         let header = table::header(sessions, answer.listing.hidden.ended);

@@ -227,7 +227,12 @@ fn go(host: &Host, words: &[String], verb: &Verb, asked: &Asked, out: &mut Out) 
             return Err(Failure::Refused(Untrusted::new(why).row()));
         }
         out.flush()?;
-        return ssh::show(host, words).map(code).map_err(unread);
+        let mut words = words.to_vec();
+        // Said by our environment, which is not that of there.
+        if std::env::var_os("LARIAT_DETACH").is_some() && !words.iter().any(|w| w.starts_with("--detach")) {
+            words.insert(1, format!("--detach={}", args.detach.shown().to_lowercase()));
+        }
+        return ssh::show(host, &words).map(code).map_err(unread);
     }
     let follows = match verb {
         Verb::Peek(args) => args.follow,

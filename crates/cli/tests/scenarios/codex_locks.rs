@@ -133,6 +133,23 @@ fn a_turn_that_an_earlier_process_left_open_is_not_this_one_s() {
 }
 
 #[test]
+fn what_another_model_decides_on_waits_for_no_person() {
+    let sandbox = Sandbox::new("reviewed");
+    let codex = CodexStore::of(&sandbox);
+    let server = sandbox.lookalike("codex", &["app-server"]);
+    for (n, reviewer) in [(1, "user"), (2, "auto_review")] {
+        codex.lock(&server, &id(n));
+        let reviewed = json!({"approval_policy": "on-request", "approvals_reviewer": reviewer});
+        codex.thread(&id(n)).asked("fix it").add("turn_context", reviewed).calls("c", "make");
+    }
+    // A call that is younger than a second may be about to begin.
+    let seen = wait_for("the one that asks a person", DEADLINE, || {
+        Some(list(&sandbox)).filter(|seen| seen.session(&id(1))["status"] == "waiting")
+    });
+    seen.expect(&id(2), "working", Some(server.pid()));
+}
+
+#[test]
 fn a_server_called_by_another_name_holds_many_too() {
     let sandbox = Sandbox::new("renamed-server");
     let codex = CodexStore::of(&sandbox);

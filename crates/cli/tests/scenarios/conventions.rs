@@ -110,7 +110,7 @@ fn what_fails_is_told_in_json_too() {
     let sandbox = Sandbox::new("json-errors");
     let wrong = [
         (&["statsu"][..], "status"),
-        (&["host", "ls"], "a similar subcommand exists: '"), // what stands behind it is a verb
+        (&["machine", "ls"], "a similar subcommand exists: '"), // what stands behind it is a verb
         (&["ls", "--agnet", "claude"], "--agent"),
         (&["ls", "--agent", "clod"], "claude"),
         (&["stop"], "TARGET"),

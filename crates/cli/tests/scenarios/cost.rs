@@ -7,16 +7,18 @@ use std::{
     time::Instant,
 };
 
-use lariat_testkit::Sandbox;
+use lariat_testkit::{Sandbox, database};
+use serde_json::json;
 
 use crate::{
     asking::{LARIAT, ask, id, list, settle},
     claude_store::ClaudeStore,
     codex_store::CodexStore,
+    opencode_store::OpenCodeStore,
 };
 
-/// Runs a listing and gives the transcripts and rollouts it opened, with how much it read of each.
-fn opened(sandbox: &Sandbox) -> BTreeSet<String> {
+/// Runs a listing and gives what strace saw of the files it opened and read.
+fn seen(sandbox: &Sandbox) -> String {
     let log = sandbox.root().join("streams/strace");
     let program = sandbox
         .program("strace")
@@ -26,13 +28,24 @@ fn opened(sandbox: &Sandbox) -> BTreeSet<String> {
     crate::asking::Answer::of(&sandbox.world().run(&program));
     let log = fs::read_to_string(log).expect("what strace saw");
     assert!(log.contains("/proc/self") || log.contains("/proc"), "strace saw nothing: {log}");
+    log
+}
+
+/// Runs a listing and gives the transcripts and rollouts it opened.
+fn opened(sandbox: &Sandbox) -> BTreeSet<String> {
     let named = |line: &str| {
         let end = line.find(".jsonl")?;
         let start = line[..end].rfind('/')? + 1;
         let id = line[start..end].get(line[start..end].len().checked_sub(36)?..)?;
         id.starts_with('0').then(|| id.to_owned())
     };
-    log.lines().filter_map(named).collect()
+    seen(sandbox).lines().filter_map(named).collect()
+}
+
+/// Runs a listing and tells whether it read OpenCode's database.
+fn asks_database(sandbox: &Sandbox) -> bool {
+    let reads = |line: &str| line.contains("read") && line.contains("opencode.db>");
+    seen(sandbox).lines().any(reads)
 }
 
 /// Whether there is an strace to look with; says so loudly if not.
@@ -100,6 +113,39 @@ fn s39_one_line_more_and_one_file_is_read() {
     settle(&[grown]);
     opened(&sandbox);
     assert_eq!(opened(&sandbox), BTreeSet::new(), "the line is known by now");
+}
+
+#[test]
+fn s39_a_database_that_did_not_change_is_not_asked_again() {
+    if !can_look("s39") {
+        return;
+    }
+    let sandbox = Sandbox::new("s39-database");
+    let store = OpenCodeStore::of(&sandbox);
+    let path = store.path("opencode.db");
+    for n in 0..20 {
+        drop(store.session(&format!("ses_{n:02}")).asked("fix it").answered("fixed"));
+    }
+    drop(store.session("ses_open").asked("fix this too").calls("bash", &json!({"command": "make"}), true));
+    settle(std::slice::from_ref(&path));
+    assert!(asks_database(&sandbox), "the first look reads it, and is seen to");
+    assert!(!asks_database(&sandbox), "the second does not");
+    let known = list(&sandbox);
+    known.expect("ses_open", "interrupted", None);
+    assert_eq!(known.sessions().len(), 21);
+    fs::remove_dir_all(sandbox.home().join(".cache")).expect("a cache");
+    assert_eq!(list(&sandbox).timeless(), known.timeless(), "without the cache it tells the same");
+
+    // What stands only in its log, as long as that is open, counts at once.
+    let ended = "UPDATE message SET data = json_set(data, '$.finish', 'stop', '$.time.completed', 1) \
+                 WHERE session_id = 'ses_open' AND json_extract(data, '$.role') = 'assistant'";
+    let open = database::write(&path, &format!("PRAGMA journal_mode = WAL; {ended}"));
+    list(&sandbox).expect("ses_open", "done", None);
+    settle(&[path.clone(), store.path("opencode.db-wal")]);
+    list(&sandbox).expect("ses_open", "done", None);
+    assert!(!asks_database(&sandbox), "its log did not change either");
+    open.execute_batch("DELETE FROM session WHERE id = 'ses_open'").expect("a session less");
+    assert_eq!(list(&sandbox).sessions().len(), 20);
 }
 
 #[test]

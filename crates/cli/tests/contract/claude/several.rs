@@ -270,6 +270,26 @@ fn in_the_background() {
 }
 
 #[test]
+fn a_worker_that_is_kept_ready_is_no_session() {
+    let stage = Stage::new("bg-spare");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let view = claude.terminal(&["agents"]);
+    view.wait_for_text("describe a task", DEADLINE);
+    let spare = |entry: &&Value| entry["spare"] == true;
+    wait_until("one is registered", DEADLINE, || claude.registry().iter().find(spare).is_some());
+    let look = stage.look();
+    assert_eq!((look.rows.len(), look.unbound.len()), (0, 0), "{:?}", claude.registry());
+    view.submit("HOLD here hello", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = stage.until_at_work("HOLD here hello");
+    let client = claude.terminal(&["attach", &row.id()[..8]]);
+    client.wait_for_text("HOLD here hello", DEADLINE);
+    let look = stage.look();
+    assert_eq!((look.live(), look.unbound.len()), (vec![row.id()], 0));
+    stage.agree(&row);
+}
+
+#[test]
 fn stopped_in_the_background() {
     let stage = Stage::new("bg-stopped-working");
     let claude = Claude::install(&stage.sandbox, &stage.model);
