@@ -37,7 +37,9 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         let why = "nothing tells when a turn of it is over: leave out --wait and --when-idle";
         return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
     }
-    if args.when_idle {
+    // What will never listen is not waited for.
+    let by_gateway = lariat_adapters::named(session.agent).is_some_and(|a| a.remote().is_some());
+    if args.when_idle && (by_gateway || attach::reached(session, common).is_ok()) {
         (answer, at) = until_it_listens(answer, at, common)?;
     }
     let session = &answer.listing.sessions[at];

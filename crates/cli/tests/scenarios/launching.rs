@@ -81,6 +81,16 @@ fn what_nobody_could_end_is_not_started() {
 }
 
 #[test]
+fn what_will_never_listen_is_not_waited_for() {
+    let sandbox = with_agents("never-listens");
+    let launched = launch(&sandbox, &["claude", "--headless", "-p", "work for long"]);
+    let handle = launched["handle"].as_str().expect("text");
+    let told = ask(&sandbox, &["send", handle, "hello", "--when-idle", "--json"]);
+    assert_eq!((told.code(), &told.json()["outcome"]), (3, &json!("refused")), "{told:?}");
+    assert!(alive(&sandbox, pid(&launched)), "it was told while it works");
+}
+
+#[test]
 fn s16_its_id_and_its_handle_answer_at_once() {
     let sandbox = with_agents("s16");
     let launched = launch(&sandbox, &["claude", "--name", "fix-login", "--group", "web"]);

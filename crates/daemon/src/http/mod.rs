@@ -418,8 +418,10 @@ fn enter(daemon: &Daemon, http: &Http, said: &Map<String, Value>) -> Answer {
 fn run(daemon: &Daemon, route: &Route, arguments: &[String]) -> Answer {
     match outcome(daemon, route, arguments) {
         Ok(answer) => {
-            let kind = if matches!(route.answers, Answers::Lines(_)) { "application/x-ndjson" } else { JSON };
-            let partial = answer.code == 5 && !is_error(&answer);
+            let error = is_error(&answer);
+            let lines = matches!(route.answers, Answers::Lines(_)) && !error;
+            let kind = if lines { "application/x-ndjson" } else { JSON };
+            let partial = answer.code == 5 && !error;
             let told = Answer::new(status_of(&answer), kind, Body::File(answer));
             if partial { told.with("Lariat-Partial", "true") } else { told }
         }
