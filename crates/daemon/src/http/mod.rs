@@ -457,7 +457,7 @@ fn outcome(daemon: &Daemon, route: &Route, arguments: &[String]) -> Result<Arc<c
 /// Whether what a verb printed says only why there is no answer.
 fn is_error(answer: &crate::warm::Answer) -> bool {
     use std::os::unix::fs::FileExt as _;
-    const BEGINS: &[u8] = br#"{"schema":1,"error":"#;
+    const BEGINS: &[u8] = br#"{"error":"#;
     let mut begins = [0; BEGINS.len()];
     answer.out.read_exact_at(&mut begins, 0).is_ok() && begins == BEGINS
 }
