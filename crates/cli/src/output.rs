@@ -45,8 +45,9 @@ impl Failure {
 /// A failure, as `--json` and HTTP tell it.
 #[derive(Serialize)]
 pub struct Told {
-    schema: u32,
+    // First: by that the daemon and the page tell it from an answer.
     error: Wrong,
+    schema: u32,
 }
 
 #[derive(Serialize)]
@@ -58,7 +59,7 @@ struct Wrong {
 impl Told {
     /// What failed, with the exit code.
     pub fn new(code: u8, text: &str) -> Told {
-        Told { schema: 1, error: Wrong { code, text: Untrusted::new(text) } }
+        Told { error: Wrong { code, text: Untrusted::new(text) }, schema: 1 }
     }
 }
 

@@ -418,10 +418,8 @@ fn enter(daemon: &Daemon, http: &Http, said: &Map<String, Value>) -> Answer {
 fn run(daemon: &Daemon, route: &Route, arguments: &[String]) -> Answer {
     match outcome(daemon, route, arguments) {
         Ok(answer) => {
-            let error = is_error(&answer);
-            let lines = matches!(route.answers, Answers::Lines(_)) && !error;
-            let kind = if lines { "application/x-ndjson" } else { JSON };
-            let partial = answer.code == 5 && !error;
+            let kind = if matches!(route.answers, Answers::Lines(_)) { "application/x-ndjson" } else { JSON };
+            let partial = answer.code == 5;
             let told = Answer::new(status_of(&answer), kind, Body::File(answer));
             if partial { told.with("Lariat-Partial", "true") } else { told }
         }
@@ -446,6 +444,9 @@ fn outcome(daemon: &Daemon, route: &Route, arguments: &[String]) -> Result<Arc<c
             return Err(Answer::error(503, 1, &e.to_string()));
         }
     };
+    if is_error(&answer) {
+        return Err(Answer::new(status_of(&answer), JSON, Body::File(answer)));
+    }
     if answer.bytes > 0 || answer.code == 0 {
         return Ok(answer);
     }
@@ -456,7 +457,7 @@ fn outcome(daemon: &Daemon, route: &Route, arguments: &[String]) -> Result<Arc<c
 /// Whether what a verb printed says only why there is no answer.
 fn is_error(answer: &crate::warm::Answer) -> bool {
     use std::os::unix::fs::FileExt as _;
-    const BEGINS: &[u8] = br#"{"schema":1,"error":"#;
+    const BEGINS: &[u8] = br#"{"error":"#;
     let mut begins = [0; BEGINS.len()];
     answer.out.read_exact_at(&mut begins, 0).is_ok() && begins == BEGINS
 }
