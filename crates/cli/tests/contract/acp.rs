@@ -130,7 +130,9 @@ fn claude_is_talked_to_asked_cancelled_and_taken_up_again() {
     let launched = act(&stage, &["launch", "acp:claude", "-p", "hello"]);
     let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
     act(&stage, &["wait", handle, "--until", "idle", "--timeout", "60s"]);
-    let row = stage.now().has("status", "idle").has("native_id", id).has("agent", "acp:claude");
+    // It is told what the session is called a moment after its turn.
+    let row = stage.until_look("its title", |look| look.rows.first().filter(|r| r.0["title"].is_string()).cloned());
+    let row = row.has("status", "idle").has("native_id", id).has("agent", "acp:claude");
     stage.agree_on_reply(&row.has("pid", launched["pid"].clone()), "echo: hello");
     let transcript = claude.wait_for_transcript("echo: hello", DEADLINE);
     assert_eq!(transcript.file_stem().and_then(|s| s.to_str()), Some(id), "it is Claude Code's own session");
