@@ -282,6 +282,7 @@ fn a_worker_that_is_kept_ready_is_no_session() {
     assert_eq!((rows, look.unbound), (Vec::new(), Vec::new()), "{:?}", claude.registry());
     view.submit("HOLD here hello", DEADLINE);
     stage.model.wait_for_hold("here", DEADLINE);
+    claude.wait_for_transcript(&asked("HOLD here hello"), DEADLINE);
     let row = stage.until_at_work("HOLD here hello");
     let client = claude.terminal(&["attach", &row.id()[..8]]);
     client.wait_for_text("HOLD here hello", DEADLINE);
