@@ -182,6 +182,11 @@ impl Ground {
         self.session(handle, id)
     }
 
+    /// Whether its agent has recorded the turn that it is in.
+    pub fn has_turn(&self, session: &Session) -> bool {
+        fs::read(agent::transcript(&self.home, &session.id)).is_ok_and(|text| text.ends_with(b"\n"))
+    }
+
     /// Runs a shim for a prepared session; gives what it said.
     pub fn shim(&self, handle: &str, flag: &str, torture: &str, env: &[(&str, &str)]) -> io::Result<String> {
         let folder = self.state.join("sessions").join(handle);

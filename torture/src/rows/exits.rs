@@ -121,6 +121,8 @@ fn struck(ground: &Ground, count: u64, chance: &mut Chance, tally: &mut Tally) -
             Err(_) if point.is_some() => continue,
             Err(e) => return Err(e),
         };
+        // It dies in the middle of a turn, which has to be on record for that.
+        wait_until("its turn to be on record", || ground.has_turn(&session) || !is_alive(&session.shim.agent))?;
         let keeper = session.shim.keeper.as_ref();
         let mut both = false;
         if round % 4 == 1 && point.is_none() {
@@ -155,7 +157,8 @@ fn struck(ground: &Ground, count: u64, chance: &mut Chance, tally: &mut Tally) -
         let right = exit.as_ref().is_none_or(|e| end.is(e) || hung_up(e) || unknown(e));
         tally.hold(right, || format!("{end:?} was recorded as {exit:?}"));
         let status = row["status"].as_str().unwrap_or("absent");
-        tally.hold(matches!(status, "failed" | "interrupted" | "unknown"), || {
+        let told = matches!(status, "failed" | "interrupted" | "unknown");
+        tally.hold(told || !ground.has_turn(session), || {
             format!("{end:?}, in the middle of a turn, is told as {status}: {row}")
         });
         tally.hold(row["exit"]["code"] != 0, || format!("{end:?} is told as a success: {row}"));
