@@ -372,10 +372,12 @@ fn rewound_it_goes_on_as_the_same_session() {
 fn a_plan_put_before_a_person() {
     let stage = Stage::new("tui-plan");
     let codex = Codex::install(&stage.sandbox, &stage.model);
-    let (tui, row) = ready(&stage, &codex);
+    let (tui, _) = ready(&stage, &codex);
+    // Its session is configured a moment after it is stored, and that undoes a mode that was chosen before.
+    let row = turn(&stage, &tui, "hello");
     let id = row.id();
     tui.submit("/plan", DEADLINE);
-    tui.wait_for_text("Plan mode", DEADLINE);
+    tui.wait_for_text("Plan mode (shift+tab", DEADLINE);
     tui.submit("PLAN", DEADLINE);
     tui.wait_for_text("Implement this plan?", DEADLINE);
     let row = stage.until("waiting", "plan: 1. Look.").held_by(tui.pid()).has("native_id", id);
