@@ -143,8 +143,21 @@ pub fn standing(pid: u32) -> Option<Untrusted> {
 /// the real program they started and die alone; and copies of an agent that are
 /// about to become one of its tools.
 pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Process) -> bool) -> Vec<(Process, Run)> {
-    let wraps = |p: &Process| table.descendants(p.pid).into_iter().any(&is_agent);
-    found.into_iter().filter(|(p, run)| !(p.is_copy_of_parent(table) || run.script && wraps(p))).collect()
+    let wraps = |p: &Process, run: &Run| {
+        let below = table.descendants(p.pid).into_iter().filter(|d| is_agent(d) && !d.is_copy_of_parent(table));
+        below.into_iter().any(|d| passes_on(p, run, d))
+    };
+    found.into_iter().filter(|(p, run)| !(p.is_copy_of_parent(table) || run.script && wraps(p, run))).collect()
+}
+
+/// Whether a script gave its place to a program below it: what it was told and what it hears. An agent that one of its
+/// tools started has neither.
+fn passes_on(script: &Process, run: &Run, below: &Process) -> bool {
+    let told: Vec<&str> = script.arguments().skip(run.arguments).collect();
+    let hears = |pid: u32| std::fs::read_link(format!("/proc/{pid}/fd/0")).ok();
+    let all: Vec<&str> = below.arguments().collect();
+    all.len() > told.len() && all.ends_with(&told) && !told.is_empty()
+        || hears(script.pid).is_some_and(|input| hears(below.pid) == Some(input))
 }
 
 /// Processes that could not be tied to a session, told as what they are, without

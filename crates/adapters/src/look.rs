@@ -223,6 +223,8 @@ pub struct Sighting {
     pub process: Option<Process>,
     /// Processes that its agent's records name and that could not be looked at: PID and start.
     pub named: Vec<(u32, u64)>,
+    /// Those that its agent's records name and that nobody here is by that number: PID and start.
+    pub missed: Vec<(u32, u64)>,
     /// That process is a server that others depend on too.
     pub shared: bool,
     /// Its transcript, if it has one.
@@ -288,6 +290,7 @@ impl Bond {
             about: About { cwd, ..About::default() },
             process: Some(self.process),
             named: Vec::new(),
+            missed: Vec::new(),
             shared: false,
             transcript: None,
         }

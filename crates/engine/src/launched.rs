@@ -310,6 +310,11 @@ impl Launched {
         another_boot && sighting.named == [(agent.pid, agent.start)]
     }
 
+    /// Whether its process is one of these, by the number that it has where it was started.
+    fn is_among(&self, processes: &[(u32, u64)]) -> bool {
+        self.shim.as_ref().is_some_and(|s| processes.contains(&(s.agent.pid, s.agent.start)))
+    }
+
     /// The exit of an agent that has just ended: its shim is writing it down this
     /// moment, which takes as long as the disk does.
     fn settle(&self, settling: &OnceLock<Instant>) -> Option<record::Exit> {
@@ -351,8 +356,9 @@ impl Launched {
             }
         }
         match self.process() {
-            // What the agent itself records as ended has moved on within its process.
-            Ok(Some(process)) if has_ended(sighting) && !is_ending(&process) => {
+            // What the agent itself records as ended has moved on within its process, unless that record names the
+            // very process that is here.
+            Ok(Some(process)) if has_ended(sighting) && !is_ending(&process) && !self.is_among(&sighting.missed) => {
                 let text = format!("process {} has moved on to another session", process.pid);
                 sighting.observations.push(seen(Fact::Note(text.into())));
                 return false;

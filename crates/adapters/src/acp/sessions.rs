@@ -178,6 +178,7 @@ fn sighting(look: &Look<'_>, path: &Path, reading: Reading<Events>) -> Option<Si
         },
         process,
         named: Vec::new(),
+        missed: Vec::new(),
         shared: false,
         transcript: Some(path.to_owned()),
     })

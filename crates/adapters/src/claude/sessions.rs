@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Tokens, Turn, Unbound, Untrusted, Witness};
+use lariat_sys::scan::Process;
 
 use super::NAME;
 use super::below::Below;
@@ -283,12 +284,18 @@ fn sighting(
     let mut about = about(known, job, seen, cwd);
     about.ended_at = ended;
     let elsewhere = entries.iter().filter(|(e, h)| matches!(h, Holder::Elsewhere(_)) && e.is_of_this_machine());
+    // Nobody here, and not somebody who has gone on to another session.
+    let is = |e: &Entry, p: &Process| p.pid == e.pid && Some(p.start) == e.proc_start;
+    let here = |e: &Entry| bound.bonds.values().any(|b| is(e, &b.process));
+    let gone = entries.iter().filter(|(e, h)| matches!(h, Holder::Gone(_)) && !here(e));
+    let process = |(e, _): &(Entry, Holder)| Some((e.pid, e.proc_start?));
     Sighting {
         native_id: session,
         observations,
         about,
         process: bond.map(|b| b.process.clone()),
-        named: elsewhere.filter_map(|(e, _)| Some((e.pid, e.proc_start?))).collect(),
+        named: elsewhere.filter_map(process).collect(),
+        missed: gone.filter_map(process).collect(),
         shared: false,
         transcript: path,
     }

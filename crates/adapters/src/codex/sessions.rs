@@ -250,6 +250,7 @@ fn sighting(
         observations,
         about,
         named: Vec::new(),
+        missed: Vec::new(),
         shared: hold.as_ref().is_some_and(|h| h.server),
         process: hold.map(|h| h.bond.process),
         transcript: Some(stored.file.path),
@@ -265,6 +266,7 @@ fn without_rollout(thread: &str, hold: Hold, notes: Option<Vec<Observation>>) ->
     observations.push(hold.bond.evidence);
     Sighting {
         named: Vec::new(),
+        missed: Vec::new(),
         shared: hold.server,
         native_id: thread.to_owned(),
         observations,

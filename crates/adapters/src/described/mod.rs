@@ -253,6 +253,7 @@ fn sighting(look: &Look<'_>, described: &Described, process: Process, id: String
         native_id: id,
         process: Some(process),
         named: Vec::new(),
+        missed: Vec::new(),
         shared: false,
         transcript: transcript.map(|(path, _)| path),
     }

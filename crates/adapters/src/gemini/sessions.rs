@@ -315,6 +315,7 @@ fn sighting(
         observations,
         process: hold.map(|h| h.bond.process),
         named: Vec::new(),
+        missed: Vec::new(),
         shared: false,
         transcript: path,
     }

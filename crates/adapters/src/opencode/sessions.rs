@@ -119,6 +119,7 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
         observations,
         about,
         named: Vec::new(),
+        missed: Vec::new(),
         shared: hold.as_ref().is_some_and(|h| h.shared),
         process: hold.map(|h| h.bond.process),
         transcript: Some(stored.transcript),

@@ -310,6 +310,7 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
         },
         process: hold.map(|h| h.bond.process),
         named: Vec::new(),
+        missed: Vec::new(),
         shared: false,
         transcript: s.written.then_some(s.file.path),
     }

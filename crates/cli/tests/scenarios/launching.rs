@@ -520,3 +520,23 @@ fn one_that_lives_on_without_its_wrapper_counts() {
     assert_eq!(more.code(), 3, "{}", more.stdout);
     assert_eq!(ask(&sandbox, &["kill", id]).code(), 0);
 }
+
+#[test]
+fn one_that_goes_on_as_another_program_is_still_what_was_launched() {
+    let sandbox = Sandbox::new("renamed");
+    // Its entry names the very process that its shim holds, though nothing else tells that it is Claude Code.
+    let script = r#"
+        mkdir -p "$HOME/.claude/sessions"
+        start=$(cut -d' ' -f22 /proc/$$/stat)
+        echo "{\"pid\":$$,\"sessionId\":\"$2\",\"procStart\":\"$start\",\"status\":\"busy\"}" > "$HOME/.claude/sessions/$$.json"
+        exec sleep 987654"#;
+    install(&sandbox, "claude", script);
+    let launched = launch(&sandbox, &["claude", "--headless", "-p", "fix it"]);
+    wait_until("another name", DEADLINE, || {
+        sandbox.processes().iter().any(|p| p.pid == pid(&launched) && p.comm == "sleep")
+    });
+    let row = list(&sandbox).session(launched["native_id"].as_str().expect("an id")).clone();
+    assert_eq!((&row["live"], &row["handle"], &row["status"]), (&json!(true), &launched["handle"], &json!("working")));
+    let killed = ask(&sandbox, &["kill", launched["handle"].as_str().expect("a handle")]);
+    assert_eq!((killed.code(), alive(&sandbox, pid(&launched))), (0, false), "{killed:?}");
+}

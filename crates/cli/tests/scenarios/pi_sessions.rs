@@ -168,9 +168,9 @@ fn with_tools(sandbox: &Sandbox) -> Child {
 fn a_tool_s_environment_tells_the_session() {
     let sandbox = Sandbox::new("pi-by-child");
     let pi = PiStore::of(&sandbox);
+    let agent = with_tools(&sandbox);
     let session = pi.session(&id(1)).asked("one").calls("c", "sleep 9999");
     pi.session(&id(2)).asked("two").answered("2");
-    let agent = with_tools(&sandbox);
     assert_eq!(list(&sandbox).unbound(), [agent.pid()]);
     agent.write_line(&format!("PI_SESSION_ID={} PI_SESSION_FILE={} sleep 9999 &", id(1), session.path.display()));
     wait_until("the tool", DEADLINE, || sandbox.processes().iter().any(|p| p.comm == "sleep"));

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Signal, Stdin, wait_until};
+use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Signal, Stdin, wait_for, wait_until};
 use serde_json::json;
 
 use crate::{
@@ -214,4 +214,25 @@ fn a_nested_agent_is_not_its_outer_one() {
     seen.expect(&id(1), "working", Some(outer.pid()));
     seen.expect(&id(2), "idle", Some(inner));
     assert_eq!(seen.unbound(), Vec::<i32>::new());
+}
+
+#[test]
+fn a_script_is_not_hidden_by_a_copy_of_itself_or_by_an_agent_that_it_uses() {
+    let sandbox = Sandbox::new("scripted");
+    drop(Lookalike::program(&sandbox, "inner/claude")); // puts it there
+    let inner = sandbox.root().join("bin/inner/claude");
+    let path = sandbox.root().join("bin/claude");
+    // The first stays what every child is between `fork` and `exec`.
+    let copy = "mkfifo held; (read x < held) &";
+    let tool = format!("tail -f /dev/null | {} -p other &", inner.display());
+    fs::write(&path, format!("{copy}\n{tool}\nread x\n")).expect("a script");
+    let call = sandbox.program("sh").arg(&path).args(["--session-id", &id(1)]).stdin(Stdin::Pipe);
+    let script = sandbox.spawn(&call);
+    let used = wait_for("the agent that it uses", DEADLINE, || {
+        sandbox.processes().into_iter().find(|p| p.parent == script.pid() && p.comm == "claude").map(|p| p.pid)
+    });
+    ClaudeStore::of(&sandbox).session(&id(1)).asked("fix it");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(script.pid()));
+    assert_eq!(seen.unbound(), [used], "{}", seen.text);
 }
