@@ -99,7 +99,7 @@ fn a_script_that_only_wraps_is_not_listed_beside_what_it_wraps() {
     let claude = put(
         &sandbox,
         "claude",
-        &format!("mkfifo held; exec 4<>held; {} --verbose \"$@\" --model x <held", inner.display()),
+        &format!("mkfifo held; exec 4<>held; {} --verbose \"$@\" --model x <held &", inner.display()),
     );
     let _wrapper = shell(&sandbox, &[text(&claude), "-p", "fix it"]);
     wait_until("what it wraps", DEADLINE, || sandbox.processes().iter().any(|p| p.comm == "claude"));
