@@ -248,7 +248,7 @@ pub struct Report {
     pub watch: Vec<PathBuf>,
     /// The answer may change without any hint.
     pub unhinted: bool,
-    /// Somebody who should have been asked did not answer.
+    /// Somebody who should have been asked did not answer, or a folder of sessions could not be read.
     pub partial: bool,
     /// What was read is being written down.
     pub saving: Vec<Saving>,

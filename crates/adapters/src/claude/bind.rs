@@ -38,7 +38,10 @@ pub struct Bound {
 pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     let store = &look.places.claude;
     let mut warnings = Vec::new();
-    let mut warn = |path: &std::path::Path, error: String| warnings.push(registry::warning(look, path, error));
+    let mut warn = |path: &std::path::Path, error: String| {
+        report.partial |= path == store.join("sessions");
+        warnings.push(registry::warning(look, path, error));
+    };
     let entries = registry::entries(store, &mut warn);
     let jobs = registry::jobs(store, &mut warn);
     report.warnings.append(&mut warnings);

@@ -45,11 +45,11 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
             || bound.entries.get(session).is_some_and(|all| !all.iter().all(checkable))
             || (bound.daemon && bound.jobs.get(session).is_some_and(|j| j.open))
     };
-    let Report { unbound, warnings, watch, .. } = report;
+    let Report { unbound, warnings, watch, partial, .. } = report;
     let telling = Telling { look, bound, history, unbound };
     let cache = store::Loading::begin(look, "claude");
     let mut hidden = HashSet::new();
-    let mut stored = telling.transcripts(&cache, warnings, &mut hidden, &needed);
+    let mut stored = telling.transcripts(&cache, (warnings, partial), &mut hidden, &needed);
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
     for s in &mut stored {
         let live = bound.bonds.contains_key(&*s.session);

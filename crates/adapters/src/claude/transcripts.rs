@@ -63,7 +63,7 @@ impl Telling<'_> {
     pub fn transcripts(
         &self,
         cache: &Loading,
-        warnings: &mut Vec<Warning>,
+        (warnings, partial): (&mut Vec<Warning>, &mut bool),
         hidden: &mut HashSet<String>,
         needed: Needed<'_>,
     ) -> Vec<Stored> {
@@ -73,6 +73,7 @@ impl Telling<'_> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(e) => {
                 warnings.push(registry::warning(self.look, &projects, e.to_string()));
+                *partial = true;
                 return Vec::new();
             }
         };
@@ -85,6 +86,7 @@ impl Telling<'_> {
         let found = in_parallel_with(folders, own, |finder, folder| self.in_folder(finder, cache, &folder, needed));
         let (mut shares, mut beside) = (Vec::with_capacity(found.len()), Vec::new());
         for in_folder in found {
+            *partial |= in_folder.warning.is_some();
             warnings.extend(in_folder.warning);
             hidden.extend(in_folder.hidden);
             shares.extend(in_folder.shares);

@@ -106,7 +106,10 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
     let entries = match file::Directory::open(&dir).and_then(|d| d.entries()) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
-        Err(e) => return report.warnings.push(warning(look, &dir, e.to_string())),
+        Err(e) => {
+            report.partial = true;
+            return report.warnings.push(warning(look, &dir, e.to_string()));
+        }
     };
     let table = match locks::held() {
         Ok(table) => table,

@@ -100,8 +100,11 @@ fn found(
     let mut problems = Vec::new();
     let folders = all_folders(look.places, &mut |path, e| problems.push((path, e.to_string())));
     let mut all = Vec::new();
+    report.partial |= !problems.is_empty();
     let in_folders = in_parallel_with(folders, &finder, |own, folder| in_folder(look, own, &finder, &folder, needed));
     for (found, more, hidden) in in_folders {
+        // A folder that is shut may hold any thread; of a file it is known which.
+        report.partial |= more.iter().any(|(path, _)| path.extension().is_none());
         problems.extend(more);
         report.hidden += hidden;
         all.extend(found);

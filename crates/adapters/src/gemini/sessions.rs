@@ -98,6 +98,7 @@ fn files(look: &Look<'_>, report: &mut Report) -> Vec<Stored> {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(e) => {
+            report.partial = true;
             report.warnings.push(warning(look, &tmp, e.to_string()));
             return Vec::new();
         }
@@ -107,6 +108,7 @@ fn files(look: &Look<'_>, report: &mut Report) -> Vec<Stored> {
     let mut all = Vec::new();
     for (found, problems) in in_parallel(projects, |project| in_project(look, &project)) {
         all.extend(found);
+        report.partial |= problems.iter().any(|(path, _)| path.ends_with("chats"));
         report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e.to_string())));
     }
     all.sort_unstable_by(|a: &Stored, b: &Stored| a.file.path.cmp(&b.file.path));

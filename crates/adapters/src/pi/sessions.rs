@@ -108,6 +108,7 @@ fn files(look: &Look<'_>, report: &mut Report) -> Vec<Stored> {
                 Ok(entries) => entries,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => {
+                    report.partial = true;
                     report.warnings.push(warning(look, &folder, e.to_string()));
                     continue;
                 }

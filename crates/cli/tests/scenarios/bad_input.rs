@@ -7,10 +7,12 @@ use lariat_testkit::{Lookalike, Sandbox};
 use serde_json::json;
 
 use crate::{
-    asking::{id, list, list_through, settle},
+    asking::{id, list, list_through, settle, through},
     claude_store::ClaudeStore,
     codex_store::CodexStore,
     damage::{Kind, Victim, WITHOUT_OVERRIDE},
+    gemini_store::GeminiStore,
+    pi_store::PiStore,
 };
 
 /// A place with sessions of both agents that must not notice anything.
@@ -231,5 +233,26 @@ fn folders_of_the_stores() {
         check("a link to itself", &list(&place.sandbox));
         fs::remove_file(&folder).expect("a link");
         fs::rename(&aside, &folder).expect("its own name");
+    }
+}
+
+/// Whoever may be in there, nobody has looked: what is not found has not ended.
+#[test]
+fn a_folder_that_is_shut_leaves_part_of_the_answer_unknown() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new("shut");
+    let claude = ClaudeStore::of(&sandbox).session(&id(1)).asked("one").answered("1");
+    let codex = CodexStore::of(&sandbox).thread(&id(2)).asked("two").answered("2");
+    let pi = PiStore::of(&sandbox).session(&id(3)).asked("three").answered("3");
+    let gemini = GeminiStore::of(&sandbox).session(&id(4)).asked("four").answered("4");
+    assert_eq!(list(&sandbox).code, 0);
+    for (n, path) in [(1, &claude.path), (2, &codex.path), (3, &pi.path), (4, &gemini.path)] {
+        let folder = path.parent().expect("a folder");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o000)).expect("a mode");
+        let seen = list_through(&sandbox, WITHOUT_OVERRIDE);
+        let asked = through(&sandbox, WITHOUT_OVERRIDE, &["status", &id(n)]);
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
+        assert!(seen.find(&id(n)).is_none(), "{}", seen.text);
+        assert_eq!((seen.code, asked.code()), (5, 5), "{} {}", folder.display(), asked.stderr);
     }
 }
