@@ -195,7 +195,7 @@ fn wish_and_end(
     drop(act);
     let outcome = match (held, session.live) {
         (None, _) if remote.is_some() => end_run(remote, places, session, None, grace)?,
-        (Some(root), _) => end(places, session, others, root, how)?,
+        (Some(root), _) => end_all(places, session, others, root, how, now)?,
         (None, Some(_)) => sweep(places, session.id.raw(), others, launched.as_ref())?,
         (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
     };
@@ -264,6 +264,34 @@ fn tree(
 
 fn copy(e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), e.to_string())
+}
+
+/// Ends every process that has held the session since before it was asked: not every agent keeps a second one off, and
+/// copies of one may outlive it. One at a time shows.
+fn end_all(
+    places: &Places,
+    session: &Session,
+    others: &[Box<Session>],
+    root: Identity,
+    how: &How,
+    asked: Time,
+) -> Result<Outcome, StopError> {
+    let mut outcome = end(places, session, others, root, how)?;
+    while let Outcome::Ended(gone) = &mut outcome {
+        let question = Question { scope: Scope::Live, agent: Some(session.agent), ..Question::of(places) };
+        let again = list(question).listing.sessions.into_iter().find(|s| s.id == session.id);
+        let Some(again) = again.filter(|s| s.live == Some(true) && !s.shared) else { break };
+        let (Some(pid), Some(start)) = (again.pid, again.start) else { break };
+        if gone.contains(&pid) || clock::ticks_to_ms(start) > asked.0 {
+            break;
+        }
+        let Some((root, _)) = Identity::open(pid).ok().filter(|(now, _)| now.start == start) else { break };
+        match end(places, &again, others, root, how)? {
+            Outcome::Ended(more) => gone.extend(more),
+            survived => outcome = survived,
+        }
+    }
+    Ok(outcome)
 }
 
 fn end(

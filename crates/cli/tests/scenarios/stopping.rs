@@ -47,6 +47,23 @@ fn a_clock_that_was_set_back_hides_not_who_asked() {
 }
 
 #[test]
+fn a_session_that_two_processes_hold_ends_with_both() {
+    for verb in ["stop", "kill"] {
+        let sandbox = Sandbox::new("both");
+        let (agent, one) = working(&sandbox, 1);
+        let second = sandbox.lookalike("claude", &[]);
+        drop(ClaudeStore::of(&sandbox).register(&second, &one).says("busy"));
+        let (code, told) = outcome(&sandbox, &[verb, &one, "--json"]);
+        assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+        let mut ended: Vec<i64> = told["ended"].as_array().expect("pids").iter().filter_map(Value::as_i64).collect();
+        ended.sort_unstable();
+        assert_eq!(ended, [i64::from(agent.pid()), i64::from(second.pid())], "{told}");
+        assert!(!alive(&sandbox, agent.pid()) && !alive(&sandbox, second.pid()));
+        list(&sandbox).expect(&one, "stopped", None);
+    }
+}
+
+#[test]
 fn stop_ends_it_and_says_who_asked() {
     let sandbox = Sandbox::new("stop");
     let (agent, one) = working(&sandbox, 1);
