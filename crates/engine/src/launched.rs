@@ -443,9 +443,9 @@ impl Launched {
         let output = Output::open(&self.folder).ok()?;
         let mut most = FIRST_LOOK;
         loop {
-            let last = output.tail(most).ok()?;
-            let said = adapter.state_in_output(&last.bytes, &self.record.launch.argv);
-            if said.is_some() || (last.bytes.len() as u64) < most {
+            let last = self.last_of_this_run(&output, most)?;
+            let said = adapter.state_in_output(&last, &self.record.launch.argv);
+            if said.is_some() || (last.len() as u64) < most {
                 return said;
             }
             most *= 4;
@@ -455,8 +455,17 @@ impl Launched {
     /// What its agent asks on its terminal before it listens to anything else.
     fn asks(&self) -> Option<lariat_core::Ask> {
         let adapter = self.adapter().filter(|_| !self.record.launch.headless)?;
-        let last = Output::open(&self.folder).ok()?.tail(FIRST_LOOK).ok()?;
-        adapter.asks_in_output(&last.bytes)
+        let last = self.last_of_this_run(&Output::open(&self.folder).ok()?, FIRST_LOOK)?;
+        adapter.asks_in_output(&last)
+    }
+
+    /// The last bytes of its terminal, without those of an earlier run: a resumed agent goes on in the same files.
+    fn last_of_this_run(&self, output: &Output, most: u64) -> Option<Vec<u8>> {
+        let mut last = output.tail(most).ok()?;
+        let from = self.shim.as_ref().map_or(0, |s| s.output_from);
+        let earlier = usize::try_from(from.saturating_sub(last.at)).unwrap_or(usize::MAX);
+        last.bytes.drain(..earlier.min(last.bytes.len()));
+        Some(last.bytes)
     }
 
     /// A sighting by the shim alone, for an agent that has recorded nothing yet.

@@ -33,14 +33,8 @@ const PROGRAMS: [&str; 2] = ["gemini", "gemini.js"];
 
 const RESUME: &str = "--resume";
 
-/// How it clears a terminal with all that was written on it.
-const CLEARED: &[u8] = b"\x1b[3J";
-/// How it begins to draw: without a cursor.
-const DRAWN: &[u8] = b"\x1b[?25l";
-/// What it shows while it takes a session up.
+/// What it shows, in place of its prompt, while it takes a session up.
 const RESUMING: &[u8] = b"Resuming session";
-/// How it takes back what it has drawn.
-const ERASED: &[u8] = b"\x1b[2K";
 /// What stands in its prompt while that is empty.
 const LISTENS: &[u8] = b"Type your message";
 /// What it asks before it listens, with `Ready` in its title; whatever is typed then is an answer.
@@ -143,9 +137,10 @@ impl Adapter for Gemini {
     }
 
     /// Its title: `◇  Ready`, `✦  Working…` or the subject of its thought, `✋  Action Required`. The
-    /// first one is set before it listens, and means nothing. One that was told to resume is deaf for longer:
-    /// until it has cleared its screen, shown the conversation and taken back the word that it resumes, whatever is
-    /// typed is lost. (That word is never a sign of rest by itself.)
+    /// first one is set before it listens, and means nothing. One that was told to resume is deaf for longer: it
+    /// draws a prompt, takes that away, shows the conversation and says that it resumes, and whatever is typed until
+    /// it has drawn its prompt again is lost. The word that it resumes is drawn many times over, and a look may
+    /// come between any two bytes; so only the prompt after that word is a sign, and it stays one.
     fn state_in_output(&self, last: &[u8], argv: &[String]) -> Option<State> {
         let mut titles = memchr::memmem::rfind_iter(last, b"\x1b]0;").filter_map(|at| {
             let title = &last[at + 4..];
@@ -161,10 +156,9 @@ impl Adapter for Gemini {
             _ => return None,
         };
         let resumed = argv.iter().any(|a| a == RESUME);
-        let since = |sign: &[u8], at: usize| memchr::memmem::find(&last[at..], sign).is_some();
-        let shown = || memchr::memmem::rfind(last, CLEARED).is_some_and(|at| since(DRAWN, at));
-        let over = || memchr::memmem::rfind(last, RESUMING).is_none_or(|at| since(ERASED, at));
-        let listens = !resumed || titles.next().is_some() || shown() && over();
+        let prompts = |since: usize| memchr::memmem::find(&last[since..], LISTENS).is_some();
+        let has_resumed = || memchr::memmem::rfind(last, RESUMING).is_some_and(prompts);
+        let listens = !resumed || titles.next().is_some() || has_resumed();
         let rests = || listens && self.asks_in_output(last).is_none();
         (state != State::Idle || rests()).then_some(state)
     }
