@@ -337,3 +337,34 @@ fn brought_back_on_a_terminal_it_says_nothing_of_the_run_before_and_is_idle_once
     assert_eq!((&told["outcome"], &told["reply"]), (&"sent".into(), &"echo: third words".into()), "{told}");
     act(&stage, &["kill", &handle, "--json"]);
 }
+
+#[test]
+fn while_it_compresses_it_works() {
+    let stage = Stage::new("launch-compress");
+    let _gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let (handle, _, pid) = launch(&stage, &[]);
+    stage.until("idle", "no turn yet");
+    for words in ["first words", "second words", "third words"] {
+        act(&stage, &["send", &handle, words, "--wait", "--json"]);
+    }
+    stage.model.script_beside("state_snapshot", "HOLD squeeze");
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    tui.wait_for_text("Type your message", DEADLINE);
+    tui.type_text("/compress");
+    tui.wait_for_text("> /compress", DEADLINE);
+    let mut pressed = None::<Instant>;
+    wait_until("the model to be asked for less", DEADLINE, || {
+        if pressed.is_none_or(|at| at.elapsed() > EFFECT) {
+            tui.press(Key::Enter);
+            pressed = Some(Instant::now());
+        }
+        !stage.model.held().is_empty()
+    });
+    let row = stage.until("working", "").has("pid", pid);
+    stage.agree(&row);
+    stage.model.release("squeeze");
+    stage.until("idle", "");
+    let told = act(&stage, &["send", &handle, "fourth words", "--wait", "--json"]);
+    assert_eq!(told["reply"], "echo: fourth words", "{told}");
+    act(&stage, &["kill", &handle, "--json"]);
+}
