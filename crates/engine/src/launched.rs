@@ -366,6 +366,7 @@ impl Launched {
             Ok(Some(process)) => {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
+                self.put_aside(&mut sighting.observations);
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 let asks = asks.map(|asks| asks.from(places.shown(&self.folder)));
                 sighting.observations.extend(asks.or_else(|| self.asks().map(|ask| seen(Fact::Asks(ask)))));
@@ -457,6 +458,18 @@ impl Launched {
         let adapter = self.adapter().filter(|_| !self.record.launch.headless)?;
         let last = self.last_of_this_run(&Output::open(&self.folder).ok()?, FIRST_LOOK)?;
         adapter.asks_in_output(&last)
+    }
+
+    /// Takes what a person has put aside on its terminal for no question any more.
+    fn put_aside(&self, observations: &mut [Observation]) {
+        let Some(adapter) = self.adapter().filter(|_| !self.record.launch.headless) else { return };
+        for seen in observations {
+            let Fact::Asks(ask) = &seen.fact else { continue };
+            let last = Output::open(&self.folder).ok().and_then(|o| self.last_of_this_run(&o, FIRST_LOOK));
+            if last.is_some_and(|last| adapter.put_aside_in_output(ask, &last)) {
+                seen.fact = Fact::Note(format!("{}, which was put aside on its terminal", ask.reason().raw()).into());
+            }
+        }
     }
 
     /// The last bytes of its terminal, without those of an earlier run: a resumed agent goes on in the same files.

@@ -406,12 +406,7 @@ fn resume(folder: &Path, launch: &Launch) -> Result<Held, ShimError> {
     Ok(Held { agent, shim, keeper, ring, door })
 }
 
-fn shim_record(
-    launch: &Launch,
-    agent: &Agent,
-    keeper: Option<&Keeper>,
-    started_at: Time,
-) -> Result<Shim, ShimError> {
+fn shim_record(launch: &Launch, agent: &Agent, keeper: Option<&Keeper>, started_at: Time) -> Result<Shim, ShimError> {
     let (me, _) = Identity::open(std::process::id()).map_err(|e| ShimError::Io("identify ourselves", e))?;
     Ok(Shim {
         version: record::VERSION,

@@ -73,8 +73,9 @@ struct Events {
 }
 
 impl Fold for Events {
-    const KEEP: Keep =
-        |_, key| matches!(key, b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"login" | b"terminal");
+    const KEEP: Keep = |_, key| {
+        matches!(key, b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"login" | b"terminal")
+    };
 
     fn line(&mut self, line: Value<'_>) {
         let pid = line.get("pid").u64().and_then(|pid| u32::try_from(pid).ok());

@@ -226,7 +226,12 @@ mod tests {
         assert_eq!(said("hello"), None);
         for words in ["⠋ Compacting context... (esc to cancel)", "⠙ Auto-compacting... (esc to cancel)"] {
             assert_eq!(said(words), Some(State::Busy));
-            for end in ["Compacted from 42 tokens", "Error: Compaction failed: no", "Auto-compaction cancelled", "Context overflow recovery failed"] {
+            for end in [
+                "Compacted from 42 tokens",
+                "Error: Compaction failed: no",
+                "Auto-compaction cancelled",
+                "Context overflow recovery failed",
+            ] {
                 assert_eq!(said(&format!("{words}\x1b[2K {end}")), None);
                 assert_eq!(said(&format!("{words}\x1b[2K {end}\x1b[2K {words}")), Some(State::Busy), "once more");
             }
