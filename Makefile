@@ -2,7 +2,7 @@
 # make test     everything that must hold
 # make torture  what must never happen, tried by the thousand (TORTURE="--rows 1,2 --count N --seed N", KILLS, MINUTES)
 # make bench    ratios against the limits of this machine
-# make install  put lariat into ~/.cargo/bin
+# make install  put lariat into ~/.cargo/bin, and what `lariat demo` needs
 # make web      build the web page, which the other builds embed
 # make check    formatting and lints only
 
@@ -15,7 +15,7 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)
 demo: rust tools page
 	@echo "building lariat (once, about a minute) ..."
 	@$(CARGO) build --release -q -p lariat -p lariat-testkit
-	@$(CARGO) run --release -q -p lariat-testkit --bin lariat-demo
+	@$(BUILT)/release/lariat demo
 
 test: web check agents tools clients
 	@scripts/need chromium=chromium
@@ -45,6 +45,7 @@ bench: rust tools web
 
 install: rust page
 	$(CARGO) install --locked --path crates/cli
+	$(CARGO) install --locked --path crates/testkit $(addprefix --bin lariat-,demo actor world)
 
 # The page, which the daemon embeds: `web` wants it, `page` takes it where this machine can build it.
 PAGE := $(shell find web/src -type f) $(wildcard web/*.json web/*.ts web/*.js web/index.html)

@@ -10,7 +10,7 @@ mod hosts;
 mod nearest;
 
 pub use acting::{
-    Answer, Approve, Attach, Deny, Gc, Keep, Launch, Lock, Rename, Restore, Resume, Send, Stop, Unlock, Which,
+    Answer, Approve, Attach, Demo, Deny, Gc, Keep, Launch, Lock, Rename, Restore, Resume, Send, Stop, Unlock, Which,
     WorktreeApply, WorktreeClean, WorktreeTargets, WorktreeVerb,
 };
 pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, GatewayVerb, Then, Web};
@@ -172,6 +172,8 @@ pub enum Verb {
     Gc(Gc),
     /// Check what this machine offers, and what the lack of it costs
     Doctor,
+    /// Show lariat at work on scripted agents, in a world of their own: no key, no settings
+    Demo(Demo),
     /// Print a completion script for a shell
     Completions {
         /// The shell

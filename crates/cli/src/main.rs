@@ -80,6 +80,7 @@ fn here(cli: args::Cli, out: &mut Out) -> Done {
         Some(Verb::Usage(args)) => verbs::usage::run(&args, &cli.common, out),
         Some(Verb::Journal(args)) => verbs::journal::run(&args, &cli.common, out),
         Some(Verb::Gc(args)) => verbs::gc::run(&args, &cli.common, out),
+        Some(Verb::Demo(args)) => verbs::demo::run(&args),
         Some(Verb::Doctor) => verbs::doctor::run(&cli.common, out),
         Some(Verb::Completions { shell }) => verbs::completions::run(shell, out),
     }

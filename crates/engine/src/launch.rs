@@ -191,7 +191,8 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
             stop::take_over_all(places, &known);
         }
         if let Some((holders, warnings, _)) = &look {
-            is_free(holders, warnings, cwd)?;
+            let ways = "wait for it, give it a --worktree of its own, choose another --cwd, or use --force";
+            is_free(holders, warnings, cwd).map_err(|who| LaunchError::Claimed(format!("{who}; {ways}")))?;
         }
         let max = order.max.or(most);
         let running = max.map_or_else(Vec::new, |_| running(question, order.group.as_deref()));
@@ -224,19 +225,20 @@ pub(crate) fn most(places: &Places) -> Result<Option<usize>, LaunchError> {
     }
 }
 
-/// Whether nobody works in a directory, above it or below it.
+/// Whether nobody works in a directory, above it or below it, so that a session can go on there.
 pub(crate) fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
     let (holders, warnings) = claims::holders(question);
-    is_free(&holders, &warnings, cwd)
+    is_free(&holders, &warnings, cwd).map_err(|who| LaunchError::Claimed(format!("{who}; wait for it, or use --force")))
 }
 
-fn is_free(holders: &[Holder], warnings: &[Warning], cwd: &Path) -> Result<(), LaunchError> {
+/// The same; who does, if somebody.
+fn is_free(holders: &[Holder], warnings: &[Warning], cwd: &Path) -> Result<(), String> {
     if let Some(w) = warnings.iter().find(|w| w.adapter == "lariat") {
         let path = w.path.as_ref().map_or("", |p| p.raw());
-        return Err(LaunchError::Claimed(format!("it cannot be told who holds it, {path} is unreadable")));
+        return Err(format!("it cannot be told who holds it, {path} is unreadable"));
     }
     match claims::in_the_way(holders.iter(), cwd) {
-        Some(holder) => Err(LaunchError::Claimed(format!("{}: {}", holder.path.display(), holder.who))),
+        Some(holder) => Err(format!("{}: {}", holder.path.display(), holder.who)),
         None => Ok(()),
     }
 }

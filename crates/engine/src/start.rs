@@ -90,8 +90,8 @@ pub enum LaunchError {
     /// The directory is not there.
     #[error("{0} is not a directory")]
     NoDirectory(PathBuf),
-    /// Somebody works there.
-    #[error("{0}; wait for it, give it a --worktree of its own, choose another --cwd, or use --force")]
+    /// Somebody works there; with the ways on.
+    #[error("{0}")]
     Claimed(String),
     /// Its worktree could not be made.
     #[error(transparent)]

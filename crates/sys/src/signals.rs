@@ -50,7 +50,7 @@ impl ChildEnds {
     /// From now on. The mask this sets is inherited by whatever is started: [`unblock`]
     /// takes it back there.
     pub fn watch() -> io::Result<ChildEnds> {
-        descriptor(&[libc::SIGCHLD]).map(ChildEnds)
+        descriptor(&[libc::SIGCHLD], libc::SFD_NONBLOCK).map(ChildEnds)
     }
 
     /// Forgets what was told so far; reap after this, not before.
@@ -74,7 +74,7 @@ impl Caught {
     /// What [`std::process::Command`] starts begins with an empty mask.
     pub fn watch(signals: &[Signal]) -> io::Result<Caught> {
         let numbers: Vec<libc::c_int> = signals.iter().map(|s| s.as_raw()).collect();
-        descriptor(&numbers).map(Caught)
+        descriptor(&numbers, libc::SFD_NONBLOCK).map(Caught)
     }
 
     /// The next one that has arrived, if any.
@@ -92,7 +92,8 @@ impl AsFd for Caught {
     }
 }
 
-fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
+/// A descriptor that is readable when one of these has come, which then does nothing else.
+fn descriptor(signals: &[libc::c_int], flags: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised by `sigemptyset` before it is read, lives
     // through the calls, and the descriptor is a new one that nobody else owns.
     unsafe {
@@ -104,7 +105,7 @@ fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
         if libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
         }
-        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | flags) {
             -1 => Err(io::Error::last_os_error()),
             fd => Ok(OwnedFd::from_raw_fd(fd)),
         }
@@ -119,22 +120,7 @@ impl Asked {
     /// From now on, for this thread and those it starts. A program that is started later inherits the
     /// mask; start it before.
     pub fn watch() -> io::Result<Asked> {
-        // SAFETY: the set is initialised by `sigemptyset` before it is read, lives
-        // through the calls, and the descriptor is a new one that nobody else owns.
-        unsafe {
-            let mut set: libc::sigset_t = mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
-                libc::sigaddset(&mut set, signal);
-            }
-            if libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            match libc::signalfd(-1, &set, libc::SFD_CLOEXEC) {
-                -1 => Err(io::Error::last_os_error()),
-                fd => Ok(Asked(OwnedFd::from_raw_fd(fd))),
-            }
-        }
+        descriptor(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM], 0).map(Asked)
     }
 
     /// Sleeps until it is asked.

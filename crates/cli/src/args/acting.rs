@@ -273,6 +273,13 @@ pub struct Send {
 }
 
 #[derive(Args, Debug)]
+pub struct Demo {
+    /// Only show, without the shell at the end
+    #[arg(long)]
+    pub tour: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct Gc {
     /// Do it
     #[arg(long)]

@@ -5,7 +5,6 @@
 //! the key or by being killed.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::time::Duration;
 
 use lariat_core::Session;
 use lariat_core::terminal::Guard;
@@ -13,7 +12,9 @@ use lariat_engine::launched::{All, Launched};
 use lariat_engine::send::connect;
 use lariat_shim::client::{Client, Event};
 use lariat_shim::wire::{Attach, Size};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use lariat_sys::signals::Caught;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::Done;
@@ -21,11 +22,21 @@ use crate::args::{self, Common};
 use crate::output::{Failure, Out, complain};
 use crate::verbs::{find, question};
 
-/// How often the size of our terminal is looked at.
-const SIZE_CHECK: Duration = Duration::from_millis(250);
+/// What tells that our terminal has another size, and what else ends us: before that, the terminal is given back.
+const SIGNALS: [Signal; 5] = [Signal::WINCH, Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 /// What a full-screen program may have switched on.
 const RESET: &[u8] =
     b"\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[>4m\x1b[<u\x1b[0m\r\n";
+
+/// How a view ended.
+enum Left {
+    /// By the person, or because the shim is gone.
+    Here,
+    /// The session has ended.
+    Ended,
+    /// We were told to end.
+    Told(Signal),
+}
 
 pub fn run(args: &args::Attach, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
@@ -46,15 +57,17 @@ pub fn run(args: &args::Attach, common: &Common, out: &mut Out) -> Done {
         return Err(Failure::Usage("attach needs a terminal; --watch only looks".into()));
     }
     let client = connect(&launched)?;
-    let ended = {
+    // Not before: whoever waits for the list can interrupt that.
+    let caught = Caught::watch(&SIGNALS)?;
+    let left = {
         // First raw, then the word: whoever types on reading it is heard.
         let _raw = Raw::enter(!args.watch)?;
         let name = &launched.record.launch.handle;
         complain(format_args!("attached to {name}; {} leaves, the session goes on", args.detach.shown()));
-        view(client, args)?
+        view(client, &caught, args)?
     };
-    complain(if ended { "the session has ended" } else { "detached; the session goes on" });
-    Ok(0)
+    complain(if matches!(left, Left::Ended) { "the session has ended" } else { "detached; the session goes on" });
+    Ok(if let Left::Told(signal) = left { 128 + signal.as_raw() as u8 } else { 0 })
 }
 
 /// What lariat knows of a session that it launched and that takes prompts: with a terminal, or by the
@@ -87,8 +100,8 @@ pub fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
     Ok(launched)
 }
 
-/// Shows and types until we leave or it ends; whether it ended.
-fn view(mut client: Client, args: &args::Attach) -> Result<bool, Failure> {
+/// Shows and types until we leave or it ends.
+fn view(mut client: Client, caught: &Caught, args: &args::Attach) -> Result<Left, Failure> {
     let watch = args.watch;
     let mut size = size();
     client.attach(Attach { size, watch, tail: 64 << 10 })?;
@@ -102,26 +115,42 @@ fn view(mut client: Client, args: &args::Attach) -> Result<bool, Failure> {
                     Some(guard) => out.show(&guard.pass(bytes))?,
                     None => out.show(bytes)?,
                 },
-                Some(Event::Exited(_)) => return out.flush().map(|()| true).map_err(Into::into),
+                Some(Event::Exited(_)) => return out.flush().map(|()| Left::Ended).map_err(Into::into),
                 Some(Event::Dropped(why)) => {
                     out.flush()?;
                     return Err(anyhow::anyhow!("the shim let us go: {why}").into());
                 }
-                Some(Event::Closed) => return out.flush().map(|()| false).map_err(Into::into),
+                Some(Event::Closed) => return out.flush().map(|()| Left::Here).map_err(Into::into),
                 Some(_) => {}
                 None => break,
             }
         }
         out.flush()?;
         let stdin = io::stdin();
-        let mut fds = [PollFd::new(&client, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
-        let count = if watch { 1 } else { 2 };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(SIZE_CHECK.subsec_nanos()) };
-        match poll(&mut fds[..count], Some(&timeout)) {
+        let mut fds = [
+            PollFd::new(&client, PollFlags::IN),
+            PollFd::new(caught, PollFlags::IN),
+            PollFd::new(&stdin, PollFlags::IN),
+        ];
+        let count = if watch { 2 } else { 3 };
+        match poll(&mut fds[..count], None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(io::Error::from(e).into()),
         }
-        let (spoke, keys) = (!fds[0].revents().is_empty(), count == 2 && !fds[1].revents().is_empty());
+        let [spoke, told, keys] = fds.each_ref().map(|fd| !fd.revents().is_empty());
+        if told {
+            while let Some(signal) = caught.next() {
+                if signal != Signal::WINCH {
+                    let _ = client.detach(); // we are to end, whether it hears of it or not
+                    return Ok(Left::Told(signal));
+                }
+            }
+            let now = self::size();
+            if now != size && !watch {
+                size = now;
+                client.resize(size)?;
+            }
+        }
         if spoke {
             client.receive()?;
         }
@@ -131,13 +160,8 @@ fn view(mut client: Client, args: &args::Attach) -> Result<bool, Failure> {
             client.input(&typed[..leave.unwrap_or(n)])?;
             if leave.is_some() || n == 0 {
                 client.detach()?;
-                return Ok(false);
+                return Ok(Left::Here);
             }
-        }
-        let now = self::size();
-        if now != size && !watch {
-            size = now;
-            client.resize(size)?;
         }
     }
 }

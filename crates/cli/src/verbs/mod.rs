@@ -4,6 +4,7 @@ pub mod approve;
 pub mod attach;
 pub mod completions;
 pub mod daemon;
+pub mod demo;
 pub mod diff;
 pub mod doctor;
 pub mod events;

@@ -1,11 +1,13 @@
-//! What a newcomer sees first: `make demo`, to its end, without a terminal and on one.
+//! What a newcomer sees first: `lariat demo`, to its end, without a terminal and on one.
 
 use std::path::Path;
 
-use lariat_testkit::{DEADLINE, Exit, Key, Program, Sandbox, built, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Key, Program, Sandbox, wait_until};
+
+use crate::asking::{LARIAT, lariat};
 
 fn demo(sandbox: &Sandbox) -> Program {
-    let program = sandbox.program(built("lariat-demo")).env("COLUMNS", "100");
+    let program = lariat(sandbox, &["demo"]).env("COLUMNS", "100");
     // It makes places of its own, in the sandbox's /tmp.
     program.without_env("XDG_CACHE_HOME").without_env("XDG_RUNTIME_DIR").without_env("XDG_STATE_HOME")
 }
@@ -91,6 +93,14 @@ fn the_tour_shows_what_it_says() {
     }
     assert!(printed(shown, "lariat logs migration").contains("migrate: step"));
     nothing_is_left(&sandbox);
+}
+
+#[test]
+fn where_it_is_not_installed_it_says_what_to_do() {
+    let sandbox = Sandbox::new("no-demo");
+    let alone = sandbox.install_copy("alone/lariat", Path::new(LARIAT));
+    let output = sandbox.world().run(&sandbox.program(alone).arg("demo"));
+    assert_eq!((output.code(), output.stderr.contains("make install")), (1, true), "{output:?}");
 }
 
 #[test]

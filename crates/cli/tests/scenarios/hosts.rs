@@ -4,18 +4,17 @@
 //! port of loopback. The one in front of the person has a real ssh with keys and settings of its own.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lariat_testkit::{Child, DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, wait_for, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{self, Answer, id, lariat, through};
 use crate::claude_store::ClaudeStore;
+use crate::sshd::{Sshd, can_serve, make_key};
 use crate::tmux::Pane;
-use crate::top_ssh::can_serve;
 
 /// So long a host may take here: a test is about what it says, unless it is about how long it takes.
 const PATIENCE: [&str; 2] = ["--deadline", "60s"];
@@ -37,7 +36,7 @@ fn list(sandbox: &Sandbox) -> Answer {
 fn desk(name: &str) -> Sandbox {
     let desk = Sandbox::new(name);
     let at = |name: &str| desk.root().join(name).to_str().expect("UTF-8").to_owned();
-    desk.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &at("id")]).expect_success();
+    make_key(&desk, "id");
     fs::write(at("known"), "").expect("known hosts");
     fs::write(at("config"), "").expect("settings");
     script(&desk, "ssh", &format!("exec /usr/bin/ssh -F {} \"$@\"", at("config")));
@@ -55,54 +54,16 @@ fn script(sandbox: &Sandbox, name: &str, line: &str) {
 /// A machine that `ssh NAME` reaches from the desk.
 struct Machine {
     sandbox: Sandbox,
-    sshd: Child,
+    sshd: Sshd,
 }
 
 impl Machine {
     fn start(desk: &Sandbox, name: &str) -> Machine {
         let sandbox = Sandbox::new(name);
-        let at = |name: &str| sandbox.root().join(name).to_str().expect("UTF-8").to_owned();
-        sandbox.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &at("host")]).expect_success();
-        fs::copy(desk.root().join("id.pub"), at("keys")).expect("the key of the desk");
-        // Where sshd puts a part of itself.
-        sandbox.run(["sh", "-c", "mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd"]).expect_success();
-        let home = sandbox.home();
-        let own = [
-            format!("HOME={}", home.display()),
-            format!("PATH={}:/usr/bin:/bin", sandbox.root().join("bin").display()),
-            "LANG=C.UTF-8".into(),
-            format!("XDG_RUNTIME_DIR={}", sandbox.runtime_dir().display()),
-            format!("XDG_STATE_HOME={}", sandbox.state_dir().display()),
-        ];
-        let settings = format!(
-            "HostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
-             PermitRootLogin prohibit-password\nPrintMotd no\nPrintLastLog no\nSetEnv {}\n",
-            at("host"),
-            at("keys"),
-            own.join(" ")
-        );
-        fs::write(at("sshd_config"), settings).expect("settings");
-        let (sshd, port) = wait_for("a port for sshd", DEADLINE, || {
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port").port();
-            let sshd = sandbox.program("/usr/sbin/sshd").args(["-D", "-e", "-f", &at("sshd_config")]);
-            let sshd = sandbox.spawn(&sshd.arg(format!("-oListenAddress=127.0.0.1:{free}")));
-            wait_until("sshd listens, or cannot", DEADLINE, || {
-                sshd.exit().is_some() || sshd.stderr().contains("Server listening")
-            });
-            assert!(sshd.exit().is_none() || sshd.stderr().contains("in use"), "{}", sshd.stderr());
-            sshd.exit().is_none().then_some((sshd, free))
-        });
-        let user = sandbox.run(["id", "-un"]).stdout;
-        let key = fs::read_to_string(at("host.pub")).expect("its key");
-        append(&desk.root().join("known"), &format!("[127.0.0.1]:{port} {key}"));
-        let entry = format!(
-            "Host {name}\n HostName 127.0.0.1\n Port {port}\n User {}\n IdentityFile {}\n IdentitiesOnly yes\n \
-             UserKnownHostsFile {}\n GlobalKnownHostsFile /dev/null\n",
-            user.trim(),
-            desk.root().join("id").display(),
-            desk.root().join("known").display()
-        );
-        append(&desk.root().join("config"), &entry);
+        let sshd = Sshd::start(&sandbox, &desk.root().join("id.pub"));
+        let (identity, known) = (desk.root().join("id"), desk.root().join("known"));
+        append(&known, &sshd.known());
+        append(&desk.root().join("config"), &sshd.entry(name, &identity, &known));
         Machine { sandbox, sshd }
     }
 
@@ -115,8 +76,8 @@ impl Machine {
     }
 
     fn is_gone(&self) {
-        self.sshd.signal(Signal::KILL);
-        self.sshd.wait(DEADLINE);
+        self.sshd.process.signal(Signal::KILL);
+        self.sshd.process.wait(DEADLINE);
     }
 }
 
@@ -279,7 +240,7 @@ fn one_that_hangs_costs_no_more_than_the_deadline() {
     let (there, b) = working(&one.sandbox, 2);
     let (far, c) = working(&two.sandbox, 3);
     list(&desk).expect(&c, "working", Some(far.pid()));
-    two.sshd.signal(Signal::STOP);
+    two.sshd.process.signal(Signal::STOP);
     let began = Instant::now();
     let seen = Answer::of(&ask(&desk, &["ls", "--json", "--deadline", "4s"]));
     let took = began.elapsed();
@@ -295,7 +256,7 @@ fn one_that_hangs_costs_no_more_than_the_deadline() {
     let silent = Answer::of(&ask(&desk, &["ls", "--json", "--host", "one", "--deadline", "2s"]));
     assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
     silent.expect(&b, "unknown", None);
-    two.sshd.signal(Signal::CONT);
+    two.sshd.process.signal(Signal::CONT);
     assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(20), "{took:?}");
     seen.expect(&b, "working", Some(there.pid()));
     seen.expect(&c, "unknown", None);

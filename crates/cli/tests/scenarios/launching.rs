@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, Size, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
@@ -280,6 +280,28 @@ fn its_terminal_can_be_entered_left_and_entered_again() {
     let refused = ask(&sandbox, &["attach", &crate::asking::id(7)]);
     assert_eq!(refused.code(), 3, "{}", refused.stderr);
     drop(other);
+}
+
+#[test]
+fn a_viewer_s_size_is_the_session_s_and_whatever_ends_a_viewer_gives_its_terminal_back() {
+    let sandbox = Sandbox::new("viewer");
+    install(&sandbox, "claude", "trap 'stty size > seen' WINCH; while :; do sleep 0.02; done");
+    let launched = launch(&sandbox, &["claude"]);
+    let handle = launched["handle"].as_str().expect("text");
+    let seen = || fs::read_to_string(sandbox.work().join("seen")).unwrap_or_default();
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
+        terminal.wait_for_text("Ctrl-Q leaves", DEADLINE);
+        for rows in [31, 32] {
+            terminal.resize(Size { rows, cols: 97 });
+            wait_until("the new size", DEADLINE, || seen().trim() == format!("{rows} 97"));
+        }
+        terminal.signal(signal);
+        assert_eq!(terminal.wait(DEADLINE), Exit::Code(code));
+        let raw = terminal.raw();
+        assert!(raw.windows(8).any(|w| w == b"\x1b[?1049l"), "{:?}", String::from_utf8_lossy(&raw));
+        assert!(alive(&sandbox, pid(&launched)));
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod gemini_store;
 mod moment;
 mod opencode_store;
 mod pi_store;
+mod sshd;
 mod tmux;
 
 mod bad_input;

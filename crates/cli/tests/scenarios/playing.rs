@@ -228,6 +228,10 @@ fn a_session_goes_on_is_copied_and_is_left_for_another() {
     let launched = launch(&sandbox, "a", &["-p", "hello"]);
     let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
     until(&sandbox, id, "idle", "turn over");
+    // Somebody is there; only what `fork` can be told is named.
+    let refused = ask(&sandbox, &["fork", handle]);
+    assert!(refused.code() == 3 && refused.stderr.contains("--force"), "{refused:?}");
+    assert!(!refused.stderr.contains("--worktree") && !refused.stderr.contains("--cwd"), "{refused:?}");
     let forked = act(&sandbox, &["fork", handle, "--force"]);
     assert_ne!(text(&forked, "native_id"), id);
     until(&sandbox, text(&forked, "native_id"), "idle", "");

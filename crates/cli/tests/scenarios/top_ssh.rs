@@ -1,17 +1,16 @@
 //! `lariat top` over ssh: a real sshd on loopback, a real ssh in a real tmux.
 //!
-//! The "host" and the machine in front of the person are the same sandbox; what ssh carries is the terminal. The
-//! host's HOME is the sandbox's, by the daemon's own settings: nothing of the machine's is looked at.
+//! The "host" and the machine in front of the person are the same sandbox; what ssh carries is the terminal.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use lariat_testkit::world::Process;
-use lariat_testkit::{Child, DEADLINE, Sandbox, Signal, wait_for, wait_until};
+use lariat_testkit::{DEADLINE, Sandbox, Signal, wait_for, wait_until};
 
 use crate::asking::{ask, list};
 use crate::moment;
+use crate::sshd::{Sshd, can_serve, make_key};
 use crate::tmux::{PROMPT, Pane};
 use crate::top::Fleet;
 
@@ -19,64 +18,17 @@ use crate::top::Fleet;
 struct Host<'a> {
     sandbox: &'a Sandbox,
     config: String,
-    sshd: Child,
-}
-
-/// Whether sshd can serve here: without root it can only be what it is started as, and in a user namespace of one
-/// user it cannot even give up what it has not.
-pub fn can_serve() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let root = rustix::process::geteuid().is_root() && !map.trim_end().ends_with(" 1");
-    if !root {
-        println!("skipped: sshd wants to be root");
-    }
-    root
+    sshd: Sshd,
 }
 
 impl<'a> Host<'a> {
     fn start(sandbox: &'a Sandbox) -> Host<'a> {
-        let place = sandbox.root().join("ssh");
-        fs::create_dir(&place).expect("a folder");
-        let at = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
-        for key in ["id", "host"] {
-            sandbox.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &at(key)]).expect_success();
-        }
-        // Where sshd puts a part of itself.
-        sandbox.run(["sh", "-c", "mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd"]).expect_success();
-        let path = format!("{}:/usr/bin:/bin", sandbox.root().join("bin").display());
-        let mut own = vec![format!("HOME={}", sandbox.home().display()), format!("PATH={path}"), "LANG=C.UTF-8".into()];
-        let folders = [("RUNTIME_DIR", sandbox.runtime_dir()), ("STATE_HOME", sandbox.state_dir())];
-        own.extend(folders.map(|(name, folder)| format!("XDG_{name}={}", folder.display())));
-        let settings = format!(
-            "HostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
-             PermitRootLogin prohibit-password\nPrintMotd no\nPrintLastLog no\nSetEnv {}\n",
-            at("host"),
-            at("id.pub"),
-            own.join(" ")
-        );
-        fs::write(at("sshd_config"), settings).expect("settings");
-        let (sshd, port) = wait_for("a port for sshd", DEADLINE, || {
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port").port();
-            let sshd = sandbox.program("/usr/sbin/sshd").args(["-D", "-e", "-f", &at("sshd_config")]);
-            let sshd = sandbox.spawn(&sshd.arg(format!("-oListenAddress=127.0.0.1:{free}")));
-            wait_until("sshd listens, or cannot", DEADLINE, || {
-                sshd.exit().is_some() || sshd.stderr().contains("Server listening")
-            });
-            assert!(sshd.exit().is_none() || sshd.stderr().contains("in use"), "{}", sshd.stderr());
-            sshd.exit().is_none().then_some((sshd, free))
-        });
-        let known = fs::read_to_string(at("host.pub")).expect("its key");
-        fs::write(at("known"), format!("[127.0.0.1]:{port} {known}")).expect("a known host");
-        let user = sandbox.run(["id", "-un"]).stdout;
-        let config = format!(
-            "Host host\n HostName 127.0.0.1\n Port {port}\n User {}\n IdentityFile {}\n IdentitiesOnly yes\n \
-             UserKnownHostsFile {}\n GlobalKnownHostsFile /dev/null\n BatchMode yes\n",
-            user.trim(),
-            at("id"),
-            at("known")
-        );
-        fs::write(at("config"), config).expect("settings");
-        Host { sandbox, config: at("config"), sshd }
+        let (identity, known) = (make_key(sandbox, "id"), sandbox.root().join("known"));
+        let sshd = Sshd::start(sandbox, &identity.with_extension("pub"));
+        fs::write(&known, sshd.known()).expect("a known host");
+        let config = sandbox.root().join("ssh_config");
+        fs::write(&config, sshd.entry("host", &identity, &known) + " BatchMode yes\n").expect("settings");
+        Host { sandbox, config: config.to_str().expect("UTF-8").to_owned(), sshd }
     }
 
     /// Shows the screen of the host.
@@ -96,7 +48,7 @@ impl<'a> Host<'a> {
 
     /// The sshd that holds the one connection there is, as root: the one below the listener.
     fn connection(&self) -> Process {
-        let listener = self.sshd.pid();
+        let listener = self.sshd.process.pid();
         let mut all = self.running(|p| p.parent == listener);
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)

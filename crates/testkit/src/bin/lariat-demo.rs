@@ -1,4 +1,4 @@
-//! lariat at work on scripted agents: `make demo`.
+//! lariat at work on scripted agents: `lariat demo`, and `make demo` from the sources.
 //!
 //! It makes a private world with its own HOME, installs the scripted agent of
 //! [`lariat_testkit::actor`] there as `claude`, launches several with the real `lariat`, and shows
@@ -132,7 +132,7 @@ fn show(stay: bool) -> ExitCode {
         stage.enter(&["bash", "--noprofile", "--norc"], Stdio::inherit(), Stdio::inherit());
     } else {
         say(
-            "\nThe agents were scripted, and are gone now, the page with them. On a terminal, `make demo` ends in a\nshell in their world, with `lariat top` and `lariat web` to look around in.\n",
+            "\nThe agents were scripted, and are gone now, the page with them. On a terminal, the demo ends in a\nshell in their world, with `lariat top` and `lariat web` to look around in.\n",
         );
     }
     ExitCode::SUCCESS

@@ -1,0 +1,22 @@
+//! `lariat demo`: the program beside ours that shows lariat on scripted agents, in a world of its own.
+//!
+//! The scripted agents are no part of this program: what supervises real ones carries none that play.
+
+use std::os::unix::process::CommandExt as _;
+
+use anyhow::{Context as _, anyhow};
+
+use crate::Done;
+use crate::args::Demo;
+
+const PROGRAM: &str = "lariat-demo";
+
+/// Becomes that program.
+pub fn run(args: &Demo) -> Done {
+    let program = std::env::current_exe().context("where this program is")?.with_file_name(PROGRAM);
+    #[expect(clippy::disallowed_methods, reason = "the demo, which the user asked for")]
+    let mut command = std::process::Command::new(&program);
+    let error = command.args(args.tour.then_some("--tour")).exec();
+    let next = "`make install` puts it there, and `make demo` in lariat's sources shows it without that";
+    Err(anyhow!("{}: {error}; {next}", program.display()).into())
+}
