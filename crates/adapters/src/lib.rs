@@ -98,7 +98,8 @@ pub trait Adapter: Send + Sync {
         Err(format!("{} gives no safe way to answer; `lariat attach` does", self.name()))
     }
     /// What a live agent says of itself on its terminal, from the last of what it wrote there: its
-    /// own word in a form made for programs, not a reading of the screen. `argv` is what it was started with.
+    /// own word in a form made for programs; words that it draws, only where it has no such form and nothing else
+    /// tells. `argv` is what it was started with.
     fn state_in_output(&self, _last: &[u8], _argv: &[String]) -> Option<State> {
         None
     }
@@ -106,6 +107,10 @@ pub trait Adapter: Send + Sync {
     /// it wrote there, where nothing else tells.
     fn asks_in_output(&self, _last: &[u8]) -> Option<lariat_core::Ask> {
         None
+    }
+    /// Whether the terminal of a live agent shows that a person has put aside what its store still says that it asks.
+    fn put_aside_in_output(&self, _ask: &lariat_core::Ask, _last: &[u8]) -> bool {
+        false
     }
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
     /// where that tells more than its exit and its store.

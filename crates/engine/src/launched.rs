@@ -366,6 +366,7 @@ impl Launched {
             Ok(Some(process)) => {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
+                self.put_aside(&mut sighting.observations);
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 let asks = asks.map(|asks| asks.from(places.shown(&self.folder)));
                 sighting.observations.extend(asks.or_else(|| self.asks().map(|ask| seen(Fact::Asks(ask)))));
@@ -443,9 +444,9 @@ impl Launched {
         let output = Output::open(&self.folder).ok()?;
         let mut most = FIRST_LOOK;
         loop {
-            let last = output.tail(most).ok()?;
-            let said = adapter.state_in_output(&last.bytes, &self.record.launch.argv);
-            if said.is_some() || (last.bytes.len() as u64) < most {
+            let last = self.last_of_this_run(&output, most)?;
+            let said = adapter.state_in_output(&last, &self.record.launch.argv);
+            if said.is_some() || (last.len() as u64) < most {
                 return said;
             }
             most *= 4;
@@ -455,8 +456,29 @@ impl Launched {
     /// What its agent asks on its terminal before it listens to anything else.
     fn asks(&self) -> Option<lariat_core::Ask> {
         let adapter = self.adapter().filter(|_| !self.record.launch.headless)?;
-        let last = Output::open(&self.folder).ok()?.tail(FIRST_LOOK).ok()?;
-        adapter.asks_in_output(&last.bytes)
+        let last = self.last_of_this_run(&Output::open(&self.folder).ok()?, FIRST_LOOK)?;
+        adapter.asks_in_output(&last)
+    }
+
+    /// Takes what a person has put aside on its terminal for no question any more.
+    fn put_aside(&self, observations: &mut [Observation]) {
+        let Some(adapter) = self.adapter().filter(|_| !self.record.launch.headless) else { return };
+        for seen in observations {
+            let Fact::Asks(ask) = &seen.fact else { continue };
+            let last = Output::open(&self.folder).ok().and_then(|o| self.last_of_this_run(&o, FIRST_LOOK));
+            if last.is_some_and(|last| adapter.put_aside_in_output(ask, &last)) {
+                seen.fact = Fact::Note(format!("{}, which was put aside on its terminal", ask.reason().raw()).into());
+            }
+        }
+    }
+
+    /// The last bytes of its terminal, without those of an earlier run: a resumed agent goes on in the same files.
+    fn last_of_this_run(&self, output: &Output, most: u64) -> Option<Vec<u8>> {
+        let mut last = output.tail(most).ok()?;
+        let from = self.shim.as_ref().map_or(0, |s| s.output_from);
+        let earlier = usize::try_from(from.saturating_sub(last.at)).unwrap_or(usize::MAX);
+        last.bytes.drain(..earlier.min(last.bytes.len()));
+        Some(last.bytes)
     }
 
     /// A sighting by the shim alone, for an agent that has recorded nothing yet.

@@ -337,6 +337,7 @@ fn begin_session(
     let door = socket::listen(&launch.socket).map_err(|e| failed(e.into()))?;
     point("shim.listening");
     let ring = open_ring(folder, launch).map_err(failed)?;
+    let output_from = ring.as_ref().map_or(0, Ring::end);
     let agent = Agent::start(folder, launch, given).map_err(|e| failed(e.into()))?;
     point("shim.spawned");
     if early && let Ok(agent) = serde_json::to_string(&agent.process) {
@@ -348,7 +349,8 @@ fn begin_session(
     // Without one the session is held all the same, only less safely.
     let keeper = Keeper::start(folder, &launch.socket, &agent).ok();
     point("shim.kept");
-    let shim = shim_record(launch, &agent, keeper.as_ref(), Time(clock::now_ms()), None)
+    let shim = shim_record(launch, &agent, keeper.as_ref(), Time(clock::now_ms()))
+        .map(|shim| Shim { output_from, ..shim })
         .and_then(|shim| record::put(folder, record::SHIM, &shim).map_err(ShimError::Record).map(|()| shim));
     match shim {
         Ok(shim) => {
@@ -396,20 +398,15 @@ fn resume(folder: &Path, launch: &Launch) -> Result<Held, ShimError> {
     let door = socket::listen(&launch.socket)?;
     let keeper = Keeper::known(before.keeper).or_else(|| Keeper::start(folder, &launch.socket, &agent).ok());
     let now = Time(clock::now_ms());
-    let shim = shim_record(launch, &agent, keeper.as_ref(), before.started_at, Some(now))?;
+    let shim = shim_record(launch, &agent, keeper.as_ref(), before.started_at)?;
+    let shim = Shim { taken_over_at: Some(now), output_from: before.output_from, ..shim };
     // The agent is worth more than the record of who holds it: go on without.
     let _ = record::put(folder, record::SHIM, &shim);
     point("shim.taken");
     Ok(Held { agent, shim, keeper, ring, door })
 }
 
-fn shim_record(
-    launch: &Launch,
-    agent: &Agent,
-    keeper: Option<&Keeper>,
-    started_at: Time,
-    taken_over_at: Option<Time>,
-) -> Result<Shim, ShimError> {
+fn shim_record(launch: &Launch, agent: &Agent, keeper: Option<&Keeper>, started_at: Time) -> Result<Shim, ShimError> {
     let (me, _) = Identity::open(std::process::id()).map_err(|e| ShimError::Io("identify ourselves", e))?;
     Ok(Shim {
         version: record::VERSION,
@@ -422,7 +419,8 @@ fn shim_record(
         cgroup: agent.cgroup.clone(),
         cgroup_inode: agent.cgroup.as_deref().and_then(cgroup::inode),
         started_at,
-        taken_over_at,
+        taken_over_at: None,
+        output_from: 0,
     })
 }
 

@@ -157,6 +157,9 @@ pub struct Shim {
     pub started_at: Time,
     /// When this shim took over from another, if it did.
     pub taken_over_at: Option<Time>,
+    /// The offset of the agent's first byte of output: what stands before it, an earlier run wrote.
+    #[serde(default)]
+    pub output_from: u64,
 }
 
 /// How an agent ended. Without code, signal and error it is not known how.

@@ -123,6 +123,7 @@ fn leave_traces(ground: &Ground, way: u64, id: &str, before: &Process) -> io::Re
             cgroup_inode: None,
             started_at: lariat_core::Time(lariat_sys::clock::now_ms()),
             taken_over_at: None,
+            output_from: 0,
         };
         record::put(&folder, record::SHIM, &shim).map_err(io::Error::other)?;
     }

@@ -20,7 +20,7 @@ pub mod talk;
 
 use std::path::{Path, PathBuf};
 
-use lariat_core::{State, Warning};
+use lariat_core::{Ask as Asked, AskKind, State, Warning};
 use lariat_sys::file::Directory;
 use lariat_sys::scan::Process;
 
@@ -89,6 +89,12 @@ const TAKES_A_WORD: [&str; 20] = [
 
 /// How its title begins while it needs a person, in turn.
 const ASKING: [&str; 2] = ["[ ! ] Action Required", "[ . ] Action Required"];
+
+/// What it asks of a plan, at the place of its prompt.
+const PLAN: &[u8] = b"Implement this plan?";
+/// What it draws with its prompt and never while it asks that: the words in an empty one, or the key that changes its
+/// mode, in the line below.
+const PROMPT: [&[u8]; 2] = [b"Ask Codex to do anything", b"shift+tab"];
 
 /// What a Codex process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -227,6 +233,13 @@ impl Adapter for Codex {
         }
     }
 
+    /// A plan that is not wanted leaves nothing on disk, and its own word is the same for any key. Its terminal has
+    /// drawn the prompt since.
+    fn put_aside_in_output(&self, ask: &Asked, last: &[u8]) -> bool {
+        let asked = memchr::memmem::rfind(last, PLAN).filter(|_| ask.kind == AskKind::Plan);
+        asked.is_some_and(|at| PROMPT.iter().any(|words| memchr::memmem::find(&last[at..], words).is_some()))
+    }
+
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {
         vec![("CODEX_THREAD_ID".to_owned(), native_id.to_owned())]
     }
@@ -264,6 +277,19 @@ fn plan(way: &[&str], past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_is_put_aside_once_the_prompt_is_drawn_after_it() {
+        let ask = |kind| Asked { kind, text: "1. Look.".into() };
+        let aside = |text: &str| Codex.put_aside_in_output(&ask(AskKind::Plan), text.as_bytes());
+        let asked = "Ask Codex to do anything\x1b[41;1HImplement this plan?\x1b[44;1H3. No, stay in Plan mode";
+        assert!(!aside(asked) && !aside("Ask Codex to do anything"));
+        assert!(!aside(&format!("{asked}\x1b]7501;state=idle:app=codex\x1b\\\x1b[42;1H› 2. Yes")), "another choice");
+        let dismissed = format!("{asked}\x1b[42;3HAsk Codex to do anything");
+        assert!(aside(&dismissed) && aside(&format!("{asked}› a draft\x1b[44;1HPlan mode (shift+tab to cycle)")));
+        assert!(!aside(&format!("{dismissed}Implement this plan?")), "the next one");
+        assert!(!Codex.put_aside_in_output(&ask(AskKind::Permission), dismissed.as_bytes()));
+    }
 
     #[test]
     fn only_a_question_is_taken_from_its_terminal() {

@@ -40,6 +40,8 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
             report.watch.extend(s.file.path.parent().map(Path::to_owned));
         }
     }
+    // The terminal of a launched one tells what its store does not.
+    report.watch.extend(held.threads.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let fresh: Vec<Option<Fresh>> = stored.iter_mut().map(|s| s.fresh.take()).collect();
     let readings = store::read(look, cache, stored.iter().map(|s| &s.file).zip(fresh).collect());

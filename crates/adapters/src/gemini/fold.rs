@@ -69,6 +69,9 @@ pub struct Chat {
     pub prompt: Option<String>,
     pub started: Option<i64>,
     pub updated: Option<i64>,
+    /// When the last message of a turn was added by itself. A Gemini that takes the session up writes all earlier ones again, and
+    /// so changes `updated` before anybody has said anything to it.
+    pub said: Option<i64>,
     /// Taken up again, and nothing dated was written since.
     pub reopened: bool,
     messages: Vec<(u64, Kind)>,
@@ -77,6 +80,9 @@ pub struct Chat {
     /// The same, until the messages are put together anew: a cancelled turn is first followed by the
     /// earlier messages again, under new ids and without tokens.
     told: Option<Stand>,
+    /// Begun again by another process, and nothing was said since: the messages that it puts together anew, first
+    /// without any that were said, take nothing back.
+    anew: bool,
     /// Lines are missing before the messages known.
     cut: bool,
     /// All messages were put together anew right after a gap: whether that took a prompt back cannot
@@ -149,6 +155,10 @@ impl Chat {
         if message.get("tokens").exists() {
             self.told = None;
         }
+        if kind(message) != Kind::Aside || self.after.is_some() {
+            self.said = self.said.max(message.get("timestamp").str().and_then(Time::parse).map(|t| t.0));
+            self.anew = false;
+        }
         self.place(message);
     }
 
@@ -201,7 +211,7 @@ impl Chat {
         set.get("messages").items().for_each(|m| self.place(m));
         let taken_back = asked.is_some_and(|(id, _)| !self.messages.iter().any(|(other, _)| *other == id));
         self.after = self.after.take().or(self.told.take());
-        if taken_back && self.after.is_none() {
+        if taken_back && !self.anew && self.after.is_none() {
             self.after = Some(Stand::Failed("its last request failed or was cancelled, and was taken back".into()));
         }
     }
@@ -283,7 +293,7 @@ impl Fold for Chat {
         } else if line.get("$set").is_object() {
             self.set(line.get("$set"));
         } else if let Some(id) = line.get("sessionId").some_str() {
-            self.id = Some(id.to_owned());
+            self.anew = self.id.replace(id.to_owned()).is_some();
             self.kind = line.get("kind").some_str().map(str::to_owned);
             self.at(line.get("startTime"));
             self.at(line.get("lastUpdated"));

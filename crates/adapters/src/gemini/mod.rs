@@ -33,16 +33,23 @@ const PROGRAMS: [&str; 2] = ["gemini", "gemini.js"];
 
 const RESUME: &str = "--resume";
 
-/// How it clears a terminal with all that was written on it.
-const CLEARED: &[u8] = b"\x1b[3J";
-/// How it begins to draw: without a cursor.
-const DRAWN: &[u8] = b"\x1b[?25l";
-/// What it shows while it takes a session up.
+/// What it shows, in place of its prompt, while it takes a session up.
 const RESUMING: &[u8] = b"Resuming session";
+/// What it shows, again and again, while it makes a conversation shorter (`/compress`).
+const COMPRESSING: &[u8] = b"Compressing chat history";
+/// How that came out.
+const COMPRESSED: [&[u8]; 6] = [
+    b"history compressed from",
+    b"Compression was not",
+    b"compression did not",
+    b"compression failed",
+    b"ompress chat history",
+    b"Nothing to compress",
+];
 /// How it takes back what it has drawn.
 const ERASED: &[u8] = b"\x1b[2K";
-/// What stands in its prompt while that is empty.
-const LISTENS: &[u8] = b"Type your message";
+/// What stands in its prompt while that is empty: the last two where it has vim's keys.
+const LISTENS: [&[u8]; 3] = [b"Type your message", b"Press 'i' for INSERT", b"Press 'Esc' for NORMAL"];
 /// What it asks before it listens, with `Ready` in its title; whatever is typed then is an answer.
 const DIALOGS: [(&[u8], AskKind, &str); 3] = [
     (b"Do you trust the files in this folder?", AskKind::Dialog, "whether it may trust the files in this folder"),
@@ -142,11 +149,16 @@ impl Adapter for Gemini {
         doc.root().get("session_id").some_str().filter(|_| init).map(str::to_owned)
     }
 
-    /// Its title: `◇  Ready`, `✦  Working…` or the subject of its thought, `✋  Action Required`. The
-    /// first one is set before it listens, and means nothing. One that was told to resume is deaf for longer:
-    /// until it has cleared its screen, shown the conversation and taken back the word that it resumes, whatever is
-    /// typed is lost. (That word is never a sign of rest by itself.)
+    /// Its title: `◇  Ready`, also while it compresses, `✦  Working…` or the subject of its thought, `✋  Action
+    /// Required`. The
+    /// first one is set before it listens, and means nothing. One that was told to resume is deaf for longer: it
+    /// draws a prompt, takes that away, shows the conversation and says that it resumes, and whatever is typed until
+    /// it has drawn its prompt again is lost. The word that it resumes is drawn many times over, and a look may
+    /// come between any two bytes; so only the prompt after that word is a sign, and it stays one.
     fn state_in_output(&self, last: &[u8], argv: &[String]) -> Option<State> {
+        if compresses(last) {
+            return Some(State::Busy);
+        }
         let mut titles = memchr::memmem::rfind_iter(last, b"\x1b]0;").filter_map(|at| {
             let title = &last[at + 4..];
             let end = title.iter().position(|b| matches!(b, 0x07 | 0x1b))?;
@@ -161,10 +173,8 @@ impl Adapter for Gemini {
             _ => return None,
         };
         let resumed = argv.iter().any(|a| a == RESUME);
-        let since = |sign: &[u8], at: usize| memchr::memmem::find(&last[at..], sign).is_some();
-        let shown = || memchr::memmem::rfind(last, CLEARED).is_some_and(|at| since(DRAWN, at));
-        let over = || memchr::memmem::rfind(last, RESUMING).is_none_or(|at| since(ERASED, at));
-        let listens = !resumed || titles.next().is_some() || shown() && over();
+        let has_resumed = || memchr::memmem::rfind(last, RESUMING).is_some_and(|at| prompts(&last[at..]));
+        let listens = !resumed || titles.next().is_some() || has_resumed();
         let rests = || listens && self.asks_in_output(last).is_none();
         (state != State::Idle || rests()).then_some(state)
     }
@@ -175,7 +185,7 @@ impl Adapter for Gemini {
         let drawn = |words: &[u8]| memchr::memmem::rfind(last, words);
         let (at, kind, text) =
             DIALOGS.iter().filter_map(|(words, kind, text)| Some((drawn(words)?, *kind, *text))).max_by_key(|d| d.0)?;
-        memchr::memmem::find(&last[at..], LISTENS).is_none().then(|| Asked { kind, text: text.into() })
+        (!prompts(&last[at..])).then(|| Asked { kind, text: text.into() })
     }
 
     /// It exits with 0 when it is ended by a signal, too; only a turn that came to its end has a result.
@@ -206,6 +216,23 @@ impl Adapter for Gemini {
     fn language(&self) -> &'static dyn Language {
         &talk::Lines
     }
+}
+
+/// Whether it has drawn its empty prompt.
+fn prompts(drawn: &[u8]) -> bool {
+    LISTENS.iter().any(|words| memchr::memmem::find(drawn, words).is_some())
+}
+
+/// Whether it makes the conversation shorter, which its title does not tell: the words after a spinner are the last
+/// that were drawn, or are about to be drawn again.
+fn compresses(last: &[u8]) -> bool {
+    let Some(at) = memchr::memmem::rfind(last, COMPRESSING) else { return false };
+    let line = last[..at].rsplit(|b| *b == b'\n').next().unwrap_or_default();
+    // Every glyph of the spinner is a pattern of dots, U+2800 to U+28FF.
+    let spins = line.windows(2).any(|w| w[0] == 0xe2 && (0xa0..=0xa3).contains(&w[1]));
+    let since = &last[at..];
+    let next = memchr::memmem::find(since, ERASED).map_or(&[][..], |end| &since[end..]);
+    spins && !prompts(next) && !COMPRESSED.iter().any(|words| memchr::memmem::find(next, words).is_some())
 }
 
 fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {

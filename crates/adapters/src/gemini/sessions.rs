@@ -263,6 +263,7 @@ fn sighting(
 ) -> Sighting {
     let folds = || seen.files.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r| &r.fold));
     let updated = folds().filter_map(|f| f.updated).max().map(Time);
+    let said = folds().filter_map(|f| f.said).max().map(Time);
     let started = folds().filter_map(|f| f.started).min().map(Time);
     let cwd = directories.get(&seen.project).cloned();
     let cwd = cwd.or_else(|| ap::standing(hold.as_ref()?.bond.process.pid).map(|c| c.raw().to_owned()));
@@ -274,7 +275,7 @@ fn sighting(
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             let calls = main.is_some_and(|(_, read)| read.as_ref().is_ok_and(|r| r.fold.calls()));
-            let own = updated.is_some_and(|u| u >= ap::started(&hold.bond.process));
+            let own = said.is_some_and(|s| s >= ap::started(&hold.bond.process));
             let lacks = main.and_then(|(_, read)| lacking(read)).filter(|_| own);
             let lacks = lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated));
             let within = || may_work_within(look, cwd.as_deref());
@@ -293,8 +294,8 @@ fn sighting(
         }
     };
     let source = path.as_deref().map_or_else(|| Untrusted::new(""), |p| look.places.shown(p));
-    // What stood there before this process started, it has not done.
-    let young = hold.as_ref().is_some_and(|h| ap::is_before(updated, &h.bond.process));
+    // What was said before this process started is not its turn, though it has written that again.
+    let young = hold.as_ref().is_some_and(|h| ap::is_before(said.or(updated), &h.bond.process));
     let fact = fact.map(|fact| match young {
         true => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
         false => fact,

@@ -23,19 +23,44 @@ fn the_last_title_tells_and_the_first_one_nothing() {
     assert_eq!(Gemini.state_in_output("\x1b]0;◇  Ready\x07 \x1b]0;◇  Rea".as_bytes(), &[]), None, "cut off");
     assert_eq!(Gemini.state_in_output(b"", &[]), None);
 
-    // One that was told to resume is deaf until it has shown the conversation.
+    // One that was told to resume is deaf until it has drawn its prompt again; a look may come at any byte.
     let resumed = ["gemini".to_owned(), RESUME.to_owned(), "x".to_owned()];
     let said = |text: &str| Gemini.state_in_output(text.as_bytes(), &resumed);
     let (ready, busy) = (title("◇  Ready"), title("✦  Working…"));
-    assert_eq!(said(&format!("{ready}{ready}")), None);
-    assert_eq!(said(&format!("{ready}\x1b[?25l{ready}\x1b[2J\x1b[3J\x1b[H")), None);
-    assert_eq!(said(&format!("{ready}{ready}\x1b[2J\x1b[3J\x1b[H> hello\x1b[?25l")), Some(State::Idle));
-    let resuming = format!("{ready}{ready}\x1b[2J\x1b[3J\x1b[H> hello\x1b[?25lResuming session...");
-    assert_eq!(said(&resuming), None);
-    assert_eq!(said(&format!("{resuming}\x1b[2K\x1b[1AResuming session...")), None);
-    assert_eq!(said(&format!("{resuming}\x1b[2K\x1b[1A> ")), Some(State::Idle));
+    let (prompt, resuming) = ("> \x1b[7m \x1b[27m Type your message or @path", "⠋ Resuming session...");
+    let words = std::str::from_utf8(LISTENS[0]).unwrap();
+    let erased = "\x1b[2K\x1b[1A\x1b[2K\x1b[G";
+    let first = format!("{ready}\x1b[?25l{prompt}{ready}");
+    let cleared = format!("\x1b[2J\x1b[3J\x1b[H{erased}> hello\x1b[?25l");
+    let all = format!("{first}{cleared}{resuming}{erased}{resuming}{erased}{prompt}");
+    let listens = all.rfind(words).unwrap() + words.len();
+    for end in (0..all.len()).filter(|end| all.is_char_boundary(*end)) {
+        let wanted = (end >= listens).then_some(State::Idle);
+        assert_eq!(said(&all[..end]), wanted, "a look after {:?}", &all[..end]);
+    }
+    // What it clears and draws again before it resumes is no sign.
+    assert_eq!(said(&format!("{first}{cleared}{prompt}")), None);
+    assert_eq!(said(&format!("{all}{erased}> some words")), Some(State::Idle), "it never goes back");
     assert_eq!(said(&format!("{ready}{busy}")), Some(State::Busy));
     assert_eq!(said(&format!("{ready}{busy}{ready}")), Some(State::Idle), "long since");
+}
+
+#[test]
+fn while_it_compresses_it_works() {
+    let ready = "\x1b]0;◇  Ready (proj)\x07".repeat(2);
+    let said = |text: &str| Gemini.state_in_output(format!("{ready}{text}").as_bytes(), &[]);
+    let prompt = "\r\n> Type your message or @path";
+    let spins = format!("\x1b[2K\x1b[1A\x1b[2K\x1b[G⠹ \x1b[38;5;183mCompressing chat history\x1b[39m{prompt}");
+    let twice = format!("{prompt}{spins}{spins}");
+    let begins = twice.find("Compressing chat history").unwrap() + "Compressing chat history".len();
+    for end in (begins..=twice.len()).filter(|end| twice.is_char_boundary(*end)) {
+        assert_eq!(said(&twice[..end]), Some(State::Busy), "a look after {:?}", &twice[..end]);
+    }
+    for end in ["✦ Nothing to compress.\r\n> some words", "✦ Chat history compressed from 9 to 3 tokens.", prompt] {
+        assert_eq!(said(&format!("{twice}\x1b[2K\x1b[1A\x1b[2K\x1b[G{end}")), Some(State::Idle), "{end}");
+    }
+    // Somebody who talks of it does not do it.
+    assert_eq!(said("✦ Compressing chat history is done by /compress.\r\n> some words"), Some(State::Idle));
 }
 
 #[test]

@@ -33,6 +33,11 @@ pub struct Word {
     pub prompt: Option<String>,
     /// Whether a turn is open.
     pub busy: bool,
+    /// It has begun to make the conversation shorter, and has not said that this is done. If it fails it says
+    /// nothing; on a terminal, what is drawn there tells.
+    pub compacting: bool,
+    /// It is on a terminal.
+    pub terminal: bool,
     /// This version says when no more is to come, so what is not busy has settled.
     pub settles: bool,
     /// It has a key for no model.
@@ -44,9 +49,13 @@ pub struct Word {
 }
 
 impl Word {
-    /// As its own word for its state.
-    pub fn state(&self) -> State {
-        if self.busy { State::Busy } else { State::Idle }
+    /// As its own word for its state, if that is one.
+    pub fn state(&self) -> Option<State> {
+        match (self.busy, self.compacting) {
+            (true, _) => Some(State::Busy),
+            (false, true) => (!self.terminal).then_some(State::Busy),
+            (false, false) => Some(State::Idle),
+        }
     }
 
     /// When it was said.
@@ -64,8 +73,9 @@ struct Events {
 }
 
 impl Fold for Events {
-    const KEEP: Keep =
-        |_, key| matches!(key, b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"login");
+    const KEEP: Keep = |_, key| {
+        matches!(key, b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"login" | b"terminal")
+    };
 
     fn line(&mut self, line: Value<'_>) {
         let pid = line.get("pid").u64().and_then(|pid| u32::try_from(pid).ok());
@@ -85,6 +95,12 @@ impl Fold for Events {
         word.prompt = word.prompt.take().or_else(|| text("prompt"));
         word.at = at;
         word.needs_login = line.get("login").is_true();
+        word.terminal = line.get("terminal").is_true();
+        word.compacting = match event {
+            "session_before_compact" => true,
+            "session_compact" | "compaction_aborted" | "agent_start" => false,
+            _ => word.compacting,
+        };
         word.busy = match event {
             "agent_start" => true,
             "agent_end" => word.busy && self.settles,

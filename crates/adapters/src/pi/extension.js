@@ -27,6 +27,7 @@ function tell(event, context) {
       cwd: context.cwd,
       prompt,
       login: needsLogin(context),
+      terminal: process.stdout.isTTY === true,
     };
     appendFileSync(place, JSON.stringify(line) + "\n");
   } catch {
@@ -38,10 +39,16 @@ export default function (pi) {
   pi.on("before_agent_start", (event) => {
     prompt = typeof event.prompt === "string" ? event.prompt.slice(0, 600) : undefined;
   });
-  for (const event of ["session_start", "model_select", "agent_start", "agent_end", "agent_settled"]) {
+  const told = ["session_start", "model_select", "agent_start", "agent_end", "agent_settled", "session_compact"];
+  for (const event of told) {
     pi.on(event, (_, context) => {
       if (event === "session_start") prompt = undefined;
       tell(event, context);
     });
   }
+  // It says that it will make the conversation shorter, that it has, and nothing if that fails.
+  pi.on("session_before_compact", (event, context) => {
+    tell("session_before_compact", context);
+    event.signal?.addEventListener?.("abort", () => tell("compaction_aborted", context), { once: true });
+  });
 }

@@ -17,7 +17,7 @@ pub mod talk;
 
 use std::path::{Path, PathBuf};
 
-use lariat_core::Warning;
+use lariat_core::{State, Warning};
 use lariat_sys::file;
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
@@ -59,6 +59,12 @@ fn runs(process: &Process) -> Option<ap::Run> {
         ours.then_some(ap::Run { arguments: 2, script: true })
     })
 }
+
+/// What it shows, again and again, while it makes a conversation shorter.
+const COMPACTING: [&[u8]; 2] = [b"Compacting context...", b"Auto-compacting..."];
+/// What it shows once that is done, has failed or was given up.
+const COMPACTED: [&[u8]; 4] =
+    [b"Compacted from ", b"ompaction failed", b"ompaction cancelled", b"overflow recovery failed"];
 
 /// The adapter.
 pub struct Pi;
@@ -109,6 +115,14 @@ impl Adapter for Pi {
     /// `--mode json` begins with the session's header.
     fn id_in_output(&self, line: &str) -> Option<String> {
         sessions::id_in_header(line)
+    }
+
+    /// That it makes the conversation shorter, as long as it says so in place of anything else. Its own word tells all
+    /// the rest, and is believed before this.
+    fn state_in_output(&self, last: &[u8], _argv: &[String]) -> Option<State> {
+        let drawn = |words: &[&[u8]]| words.iter().filter_map(|w| memchr::memmem::rfind(last, w)).max();
+        let compacting = drawn(&COMPACTING)?;
+        drawn(&COMPACTED).is_none_or(|end| end < compacting).then_some(State::Busy)
     }
 
     /// On an interrupt a terminal's Pi may leave its tools behind.
@@ -204,6 +218,24 @@ mod tests {
         assert_eq!(plan.arguments, ["--fork", "/s/a.jsonl", "go on"]);
         assert_eq!(plan.native_id, None);
         assert!(Pi.resume(&ask(None, false), &Past { transcript: None, ..past(false) }).is_err());
+    }
+
+    #[test]
+    fn its_terminal_tells_that_it_compacts_until_that_has_failed() {
+        let said = |text: &str| Pi.state_in_output(text.as_bytes(), &[]);
+        assert_eq!(said("hello"), None);
+        for words in ["⠋ Compacting context... (esc to cancel)", "⠙ Auto-compacting... (esc to cancel)"] {
+            assert_eq!(said(words), Some(State::Busy));
+            for end in [
+                "Compacted from 42 tokens",
+                "Error: Compaction failed: no",
+                "Auto-compaction cancelled",
+                "Context overflow recovery failed",
+            ] {
+                assert_eq!(said(&format!("{words}\x1b[2K {end}")), None);
+                assert_eq!(said(&format!("{words}\x1b[2K {end}\x1b[2K {words}")), Some(State::Busy), "once more");
+            }
+        }
     }
 
     #[test]

@@ -262,9 +262,9 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             let again = fold.is_some_and(|f| is_trying_again(look, f));
-            let state = word.as_ref().map(|w| {
-                let state = if again && !w.settles { State::Busy } else { w.state() };
-                Observation::new(Witness::Hook, Fact::State(state)).at(w.said_at())
+            let state = word.as_ref().and_then(|w| {
+                let state = if again && !w.settles { Some(State::Busy) } else { w.state() };
+                Some(Observation::new(Witness::Hook, Fact::State(state?)).at(w.said_at()))
             });
             observations.extend(state);
             let login = word.as_ref().filter(|w| w.needs_login).map(|w| {

@@ -308,3 +308,63 @@ fn resumed_it_is_one_session_and_the_next_start_removes_it() {
     assert!(!earlier.exists(), "Gemini has removed it: {:?}", gemini.chats());
     assert!(stage.look().find(&old).is_none());
 }
+
+#[test]
+fn brought_back_on_a_terminal_it_says_nothing_of_the_run_before_and_is_idle_once() {
+    let stage = Stage::new("launch-back");
+    let gemini = Gemini::install(&stage.sandbox, &stage.model);
+    gemini.configure(json!({"sessionRetention": {"enabled": false}}));
+    let (handle, id, _) = launch(&stage, &[]);
+    stage.until("idle", "no turn yet");
+    act(&stage, &["send", &handle, "first words", "--wait", "--json"]);
+    act(&stage, &["send", &handle, "HOLD here second words", "--json"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = stage.until("working", "");
+    let pid = i32::try_from(row.0["pid"].as_i64().expect("a pid")).expect("a pid");
+    assert!(stage.sandbox.world().process(pid).expect("it lives").signal(Signal::KILL));
+    stage.until_look("it has ended", |look| look.find(&id).filter(|r| r.0["live"] == false).cloned());
+    stage.now().ended("interrupted").has("restorable", true);
+
+    // Its terminal's last word is that it works, and what it takes up ends with an open turn: neither is this run's.
+    act(&stage, &["resume", &handle, "--terminal", "--json"]);
+    stage.until_look("its prompt", |look| {
+        let row = look.only();
+        assert!(["starting", "idle"].contains(&row.status()), "nobody has asked it anything: {row}");
+        row.is("idle", "").then_some(())
+    });
+    // From then on it listens.
+    let told = act(&stage, &["send", &handle, "third words", "--wait", "--json"]);
+    assert_eq!((&told["outcome"], &told["reply"]), (&"sent".into(), &"echo: third words".into()), "{told}");
+    act(&stage, &["kill", &handle, "--json"]);
+}
+
+#[test]
+fn while_it_compresses_it_works() {
+    let stage = Stage::new("launch-compress");
+    let _gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let (handle, _, pid) = launch(&stage, &[]);
+    stage.until("idle", "no turn yet");
+    for words in ["first words", "second words", "third words"] {
+        act(&stage, &["send", &handle, words, "--wait", "--json"]);
+    }
+    stage.model.script_beside("state_snapshot", "HOLD squeeze");
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    tui.wait_for_text("Type your message", DEADLINE);
+    tui.type_text("/compress");
+    tui.wait_for_text("> /compress", DEADLINE);
+    let mut pressed = None::<Instant>;
+    wait_until("the model to be asked for less", DEADLINE, || {
+        if pressed.is_none_or(|at| at.elapsed() > EFFECT) {
+            tui.press(Key::Enter);
+            pressed = Some(Instant::now());
+        }
+        !stage.model.held().is_empty()
+    });
+    let row = stage.until("working", "").has("pid", pid);
+    stage.agree(&row);
+    stage.model.release("squeeze");
+    stage.until("idle", "");
+    let told = act(&stage, &["send", &handle, "fourth words", "--wait", "--json"]);
+    assert_eq!(told["reply"], "echo: fourth words", "{told}");
+    act(&stage, &["kill", &handle, "--json"]);
+}

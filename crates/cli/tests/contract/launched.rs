@@ -1,7 +1,7 @@
 //! The real agents, launched by lariat: with a terminal and without, killed shims, ended trees.
 
 use lariat_testkit::{
-    DEADLINE,
+    DEADLINE, Key,
     agents::{Claude, Codex},
     wait_until,
 };
@@ -68,6 +68,34 @@ fn a_launched_codex_says_that_it_asks_for_what_no_file_tells() {
     tui.wait_for_text("Allow", DEADLINE);
     tui.choose('›', 1, DEADLINE);
     stage.until("working", "running wait");
+    act(&stage, &["kill", handle(&launched), "--json"]);
+}
+
+#[test]
+fn a_plan_that_a_launched_codex_was_told_to_put_aside_is_asked_no_more() {
+    let stage = Stage::new("launch-codex-plan");
+    let _codex = Codex::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["codex", "-p", "hello"]);
+    stage.until("idle", "turn over");
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
+    tui.wait_for_text("Worked for", DEADLINE);
+    tui.submit("/plan", DEADLINE);
+    tui.wait_for_text("Plan mode", DEADLINE);
+    for (key, words) in [(Key::Esc, "PLAN"), (Key::Enter, "PLAN again")] {
+        tui.submit(words, DEADLINE);
+        tui.wait_for_text("Implement this plan?", DEADLINE);
+        stage.until("waiting", "plan: 1. Look.");
+        // Another choice is none yet, and is told by the same word as the end of it.
+        tui.press(Key::Down);
+        tui.press(Key::Down);
+        tui.wait_for_text("› 3. No", DEADLINE);
+        let row = stage.now();
+        assert!(row.is("waiting", "plan: 1. Look."), "{row}");
+        stage.agree(&row);
+        tui.press(key);
+        let row = stage.until("idle", "turn over");
+        stage.agree(&row);
+    }
     act(&stage, &["kill", handle(&launched), "--json"]);
 }
 

@@ -119,6 +119,36 @@ fn the_files_of_a_resumed_session_are_one_session() {
 }
 
 #[test]
+fn what_is_written_again_when_a_session_is_taken_up_is_no_turn() {
+    let sandbox = Sandbox::new("gemini-taken-up");
+    let store = GeminiStore::of(&sandbox);
+    let chat = store.session_at(&id(1), &sandbox.work(), "07-47", now() - 60_000).asked("one");
+    list(&sandbox).expect(&id(1), "interrupted", None);
+    let tui = sandbox.terminal(&gemini(&sandbox, &["--resume", &id(1)]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).session(&id(1))["live"] == true);
+    // In the minute in which it was begun: the same file has its beginning once more, without the prompt, and then
+    // all of it, with new times.
+    let soon = now() + 1000;
+    let begun = json!({"sessionId": id(1), "projectHash": "00", "startTime": iso(soon), "lastUpdated": iso(soon)});
+    let chat = chat.at(soon).line(begun).only(&[]);
+    list(&sandbox).expect(&id(1), "starting", Some(tui.pid()));
+    let prompt = json!({"id": "message-0", "timestamp": iso(soon), "type": "user", "content": [{"text": "one"}]});
+    let chat = chat.line(json!({"$set": {"sessionId": id(1)}})).only(&[prompt]);
+    list(&sandbox).expect(&id(1), "starting", Some(tui.pid()));
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    list(&sandbox).expect(&id(1), "interrupted", None);
+    // Asked something, it works; and what fails then is taken back.
+    let tui = sandbox.terminal(&gemini(&sandbox, &["--resume", &id(1)]));
+    let chat = chat.at(now() + 2000).asked("two");
+    wait_until("it works", DEADLINE, || list(&sandbox).session(&id(1))["status"] == "working");
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    chat.only(&[]);
+    list(&sandbox).expect(&id(1), "failed", None);
+}
+
+#[test]
 fn what_was_written_before_a_process_started_cannot_be_its_own() {
     let sandbox = Sandbox::new("gemini-loose");
     let store = GeminiStore::of(&sandbox);

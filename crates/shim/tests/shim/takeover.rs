@@ -60,6 +60,18 @@ fn a_terminal_survives_and_another_shim_goes_on() {
     let tail = lariat_shim::ring::Output::open(&session.folder).unwrap().tail(u64::MAX).unwrap().bytes;
     let tail = String::from_utf8(tail).unwrap();
     assert_eq!(tail, "ready\r\ngot round0\r\ngot round1\r\ngot round2\r\ngot end\r\n", "the ring went on");
+
+    // Another agent in the same folder: it is on record where its own output begins, whoever holds it.
+    assert_eq!(before.output_from, 0);
+    let again = session.start();
+    assert_eq!(again.output_from, tail.len() as u64);
+    session.kill(again.shim.pid);
+    assert_eq!(session.run("--take-over", &[]), "started");
+    assert_eq!(session.shim().output_from, again.output_from);
+    let mut viewer = session.attach(SIZE);
+    viewer.type_text("end\n");
+    assert!(matches!(viewer.rest(), Event::Exited(_)));
+    place.wait_for_quiet();
 }
 
 #[test]

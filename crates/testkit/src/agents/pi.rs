@@ -49,6 +49,16 @@ impl<'a> Pi<'a> {
         fs::write(self.store().join("settings.json"), settings.to_string()).expect("pi's settings");
     }
 
+    /// Lets it make even a short conversation shorter.
+    ///
+    /// # Panics
+    /// When its settings cannot be written.
+    pub fn compact_early(&self) {
+        let settings = json!({"defaultProvider": "scripted", "defaultModel": "scripted-1", "quietStartup": true,
+            "retry": {"enabled": false}, "compaction": {"keepRecentTokens": 1}});
+        fs::write(self.store().join("settings.json"), settings.to_string()).expect("pi's settings");
+    }
+
     /// The version that is installed.
     pub fn version() -> String {
         version("@mariozechner/pi-coding-agent")

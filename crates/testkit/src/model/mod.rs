@@ -132,6 +132,8 @@ struct State {
     /// How many requests stand at each gate now.
     held: HashMap<String, usize>,
     released: HashSet<String>,
+    /// What is asked beside the main loop, and the script for it; the last one counts.
+    beside: Vec<(String, String)>,
     closing: bool,
 }
 
@@ -223,6 +225,12 @@ impl Model {
         }
     }
 
+    /// From now on a request beside the main loop (a summary, a title) whose prompt has these words is answered as if
+    /// it were the main loop's with this prompt.
+    pub fn script_beside(&self, words: &str, prompt: &str) {
+        self.state.lock().beside.push((words.to_owned(), prompt.to_owned()));
+    }
+
     /// The gates at which requests are held now.
     pub fn held(&self) -> Vec<String> {
         let state = self.state.lock();
@@ -307,7 +315,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     };
     let body: Value = if incoming.body.is_empty() { Value::Null } else { serde_json::from_slice(&incoming.body)? };
     let posted = incoming.method == "POST";
-    let said = match incoming.path.as_str() {
+    let mut said = match incoming.path.as_str() {
         path if posted && path.ends_with("/messages") => messages::read(&body),
         path if posted && path.ends_with("/responses") => responses::read(&body),
         path if posted && path.ends_with("/chat/completions") => chat::read(&body),
@@ -328,6 +336,11 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         body: Arc::new(body.clone()),
         outcome: Outcome::Open,
     });
+    if !said.main
+        && let Some((_, prompt)) = shared.lock().beside.iter().rfind(|(words, _)| said.prompt.contains(words))
+    {
+        (said.main, said.prompt) = (true, prompt.clone());
+    }
     let mut turn = Turn { shared, out: Outgoing::new(stream.try_clone()?), last_ping: Instant::now() };
     let done = match said.api {
         Api::Messages => messages::answer(&mut turn, &body, &said),

@@ -408,3 +408,36 @@ fn renamed() {
     assert_eq!(found["native_id"], row.id());
     stage.keep(Store::Codex, &[(&named, "done")]);
 }
+
+#[test]
+fn rewound_its_tokens_are_what_it_says_itself_and_every_response_is_spent() {
+    let stage = Stage::new("tui-rewound");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let (tui, _) = ready(&stage, &codex);
+    let id = turn(&stage, &tui, "first words").id().to_owned();
+    for prompt in ["second words", "third words"] {
+        tui.submit(prompt, DEADLINE);
+        until_answered(&tui, prompt);
+    }
+    tui.press(Key::Esc);
+    tui.wait_for_text("esc again", DEADLINE);
+    tui.press(Key::Esc);
+    tui.wait_for_text("Browsing transcript", DEADLINE);
+    tui.press(Key::Enter);
+    tui.wait_for_text("Conversation reverted to this point", DEADLINE);
+    // Until it is asked again its own sum is nothing, and so it is not known here.
+    stage.until("idle", "turn over").has("tokens", ());
+    tui.press(Key::Enter);
+    until_answered(&tui, "third words");
+    tui.submit("/quit", DEADLINE);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+    // Three turns are left of four: that is its own sum, and what it has cost is four.
+    let said = tui.text();
+    let line = said.lines().rfind(|line| line.starts_with("Token usage: ")).expect("what it used");
+    assert!(line.contains("input=360 (+ 900 cached) output=21"), "{line}");
+    let left = Tokens { input: 1260, output: 21, cache_read: 900, cache_write: 0 };
+    stage.now().ended("done").used(left).has("native_id", id);
+    let usage = stage.sandbox.world().run(&stage.lariat().args(["usage", "--json"])).expect_success().json();
+    assert_eq!(usage["total"]["answers"], 4, "{usage}");
+    assert_eq!(usage["total"]["tokens"]["output"], 28, "{usage}");
+}
