@@ -298,8 +298,9 @@ fn a_viewer_s_size_is_the_session_s_and_whatever_ends_a_viewer_gives_its_termina
         }
         terminal.signal(signal);
         assert_eq!(terminal.wait(DEADLINE), Exit::Code(code));
-        let raw = terminal.raw();
-        assert!(raw.windows(8).any(|w| w == b"\x1b[?1049l"), "{:?}", String::from_utf8_lossy(&raw));
+        wait_until("a terminal that is given back", DEADLINE, || {
+            terminal.raw().windows(8).any(|w| w == b"\x1b[?1049l")
+        });
         assert!(alive(&sandbox, pid(&launched)));
     }
 }

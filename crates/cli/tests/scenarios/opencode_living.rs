@@ -52,9 +52,10 @@ fn who_only_stands_where_another_wrote_has_not_written_it() {
     let store = OpenCodeStore::of(&sandbox);
     let log = store.path("log/opencode.log");
     let stands = |agent: &Lookalike| drop(agent.tell(&format!("stand {}", log.display())));
-    store.session("ses_One").asked("fix it").answered("fixed");
-    store.session("ses_Two").asked("fix that").answered("fixed");
-    store.session("ses_Three").asked("and that").answered("fixed");
+    let before = now() - HOUR;
+    for session in ["ses_One", "ses_Two", "ses_Three"] {
+        store.session_at(session, &sandbox.work(), None, before).asked("fix it").answered("fixed");
+    }
     // One that began before the other wrote, and was started for one session only.
     let early = sandbox.lookalike("opencode", &["run", "--session", "ses_Three"]);
     let first = sandbox.lookalike("opencode", &["run"]);
