@@ -16,8 +16,10 @@ use crate::look::{Places, same_place};
 /// The variable in which a launched agent carries its session's name.
 const MARK: &str = "LARIAT_SESSION";
 
-const INTERPRETERS: [&str; 12] =
-    ["node", "nodejs", "bun", "deno", "python", "python3", "bash", "sh", "dash", "zsh", "perl", "ruby"];
+const INTERPRETERS: [&str; 15] = [
+    "node", "nodejs", "bun", "deno", "python", "python3", "pypy3", "bash", "sh", "dash", "ash", "ksh", "zsh", "perl",
+    "ruby",
+];
 
 /// How a process runs a program: directly, or by an interpreter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +36,11 @@ pub fn runs(process: &Process, names: &[&str]) -> Option<Run> {
     let program = base(arguments.next().map_or("", |(_, a)| a));
     let named = |path: &str| names.contains(&base(path));
     if is_interpreter(program) {
-        let (at, script) = arguments.find(|(_, a)| !a.starts_with('-'))?;
+        let (at, script) = match script(process) {
+            Some((at, script)) => (at, script),
+            // A text of its own: it is what it calls itself.
+            None => (arguments.find(|(_, a)| !a.starts_with('-'))?.0, ""),
+        };
         return (named(script) || named(&process.comm)).then_some(Run { arguments: at + 1, script: true });
     }
     // One binary may be several programs, told apart by the name it is called
@@ -44,12 +50,52 @@ pub fn runs(process: &Process, names: &[&str]) -> Option<Run> {
     ours.then_some(Run { arguments: 1, script: false })
 }
 
-/// The file that a process runs, whatever name it was called by. It costs a look at
-/// the process, so it is for one that a record names, never for all.
-pub fn file(pid: u32) -> Option<String> {
-    let file = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    let file = file.to_string_lossy();
-    Some(file.strip_suffix(" (deleted)").unwrap_or(&file).to_owned())
+/// The file that a process runs, whatever name it was called by: its program, or the script that this was given. It
+/// costs a look at the process, so it is for one that a record names, never for all.
+pub fn file(process: &Process) -> Option<(String, Run)> {
+    let link = |name: &str| std::fs::read_link(format!("/proc/{}/{name}", process.pid)).ok();
+    let program = link("exe")?;
+    let program = program.to_string_lossy();
+    let program = program.strip_suffix(" (deleted)").unwrap_or(&program);
+    if !is_interpreter(base(program)) {
+        return Some((program.to_owned(), Run { arguments: 1, script: false }));
+    }
+    let (at, script) = script(process)?;
+    let script = std::fs::canonicalize(link("cwd")?.join(script)).ok()?;
+    Some((script.to_string_lossy().into_owned(), Run { arguments: at + 1, script: true }))
+}
+
+/// The script that an interpreter was given, and where in its arguments; none if it was given a text to run.
+fn script(process: &Process) -> Option<(usize, &str)> {
+    let mut arguments = process.arguments().enumerate();
+    let program = base(arguments.next()?.1);
+    // Options that take the next word with them, and letters among the short ones that say: here is the text.
+    let (take, text): (&[&str], &[char]) = match program {
+        p if p.starts_with("py") => (&["-W", "-X", "--check-hash-based-pycs"], &['c', 'm']),
+        "node" | "nodejs" | "bun" | "deno" => {
+            (&["-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions"], &['e', 'p'])
+        }
+        "perl" | "ruby" => (&["-I"], &['e', 'E']),
+        _ => (&["-o", "+o", "-O", "+O", "--rcfile", "--init-file"], &['c']),
+    };
+    while let Some((at, word)) = arguments.next() {
+        let Some(option) = word.strip_prefix('-').or(word.strip_prefix('+')) else {
+            match (program, word) {
+                ("bun" | "deno", "run") => continue,
+                _ => return Some((at, word)),
+            }
+        };
+        if take.contains(&word) {
+            arguments.next();
+        } else if option == "-" {
+            return arguments.next();
+        } else if matches!(option, "-eval" | "-print") {
+            return None;
+        } else if !option.starts_with('-') && option.split(['W', 'X']).next()?.contains(text) {
+            return None; // of `-Wonce` only the first letter is an option
+        }
+    }
+    None
 }
 
 /// The last part of a path.
@@ -154,10 +200,14 @@ pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Pro
 /// tools started has neither.
 fn passes_on(script: &Process, run: &Run, below: &Process) -> bool {
     let told: Vec<&str> = script.arguments().skip(run.arguments).collect();
-    let hears = |pid: u32| std::fs::read_link(format!("/proc/{pid}/fd/0")).ok();
     let all: Vec<&str> = below.arguments().collect();
-    all.len() > told.len() && all.ends_with(&told) && !told.is_empty()
-        || hears(script.pid).is_some_and(|input| hears(below.pid) == Some(input))
+    // What everybody may hear says nothing, and who was told something passes that on.
+    let hears = |pid: u32| std::fs::read_link(format!("/proc/{pid}/fd/0")).ok().filter(|f| f != Path::new("/dev/null"));
+    match told.len() {
+        0 => hears(script.pid).is_some_and(|input| hears(below.pid) == Some(input)),
+        1 => all.len() > 1 && all.ends_with(&told),
+        several => all.windows(several).skip(1).any(|part| part == told),
+    }
 }
 
 /// Processes that could not be tied to a session, told as what they are, without

@@ -143,17 +143,22 @@ pub(crate) fn until_quiet(launched: &Launched, patience: Duration) {
 /// that it is.
 fn keys(launched: &Launched, mute: bool, text: &str) -> Result<String, SendError> {
     let paste = format!("\x1b[200~{text}\x1b[201~");
-    if !mute {
+    let output = Output::open(&launched.folder)?;
+    // An agent that we know asks when it comes up; what it said then may be lost.
+    if !mute && output.range()?.0 > 0 {
         return Ok(paste);
     }
-    let shown = Output::open(&launched.folder).and_then(|output| output.tail(u64::MAX))?.bytes;
+    let shown = output.tail(u64::MAX)?.bytes;
     let last = |mode: &[u8]| memchr::memmem::rfind(&shown, mode);
-    if last(b"\x1b[?2004h") > last(b"\x1b[?2004l") {
+    if last(b"2004h") > last(b"2004l") {
         return Ok(paste);
     }
-    match text.contains(|c: char| c.is_control()) {
-        true => Err(SendError::Refused("it takes no pastes, so only one line of plain text can be typed".into())),
-        false => Ok(text.to_owned()),
+    match (text.contains(|c: char| c.is_control()), mute) {
+        (true, true) => {
+            Err(SendError::Refused("it takes no pastes, so only one line of plain text can be typed".into()))
+        }
+        (true, false) => Ok(paste),
+        (false, _) => Ok(text.to_owned()),
     }
 }
 

@@ -151,6 +151,8 @@ fn wish_and_end(
     let remote = remote(session).filter(|_| session.live == Some(true));
     let now = Time(clock::now_ms());
     let grace = if how.hard { Duration::ZERO } else { how.grace };
+    // The clock may have been set back since.
+    let said = session.updated_at.unwrap_or(now);
     let wish = Wish {
         id: session.id.raw().to_owned(),
         intent: Intent {
@@ -158,7 +160,7 @@ fn wish_and_end(
             generation,
             at: now,
             found_live: held.is_some() || remote.is_some(),
-            until: Some(Time(now.0 + millis(grace + AFTERMATH))),
+            until: Some(Time(now.max(said).0 + millis(grace + AFTERMATH))),
         },
         verb: how.verb().into(),
         process: held.clone().map(Into::into),

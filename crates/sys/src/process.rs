@@ -346,6 +346,21 @@ pub fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Of these files, those that it holds locked by a descriptor of its own. The kernel's table of all locks names the
+/// process that took one; that may have been a tool, which has ended since and left the lock with the descriptor.
+pub fn locked_files(pid: u32, among: impl Fn(&Path) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let entry = entry?;
+        let Some(path) = fs::read_link(entry.path()).ok().filter(|p| among(p)) else { continue };
+        let about = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy()));
+        if about.is_ok_and(|about| about.lines().any(|l| l.starts_with("lock:") && l.contains("FLOCK"))) {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
 /// A file that a process appends to, and where its own last write ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Appended {

@@ -51,6 +51,8 @@ pub enum Manner {
     Greets(u64),
     /// It accepts the token and grants nothing.
     GrantsNothing,
+    /// It grants all but `operator.admin`, and ends a run for whoever may write.
+    GrantsNoAdmin,
     /// It grants nothing, and tells over HTTP what it has; or this status, 0 for no word at all.
     Afar(u16),
     /// It grants everything and refuses the list.
@@ -316,7 +318,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
             scopes = params["scopes"].clone();
         }
         let admin = scopes.as_array().is_some_and(|s| s.contains(&json!("operator.admin")));
-        let answer = if method == "sessions.abort" && !admin {
+        let answer = if method == "sessions.abort" && !admin && !matches!(manner, Manner::GrantsNoAdmin) {
             // Runs that another client began.
             Err(refuse("INVALID_REQUEST", "unauthorized", Value::Null))
         } else {
@@ -489,8 +491,11 @@ fn greet(manner: &Manner, params: &Value, token: &str) -> Result<Value, Value> {
             return Err(refuse("NOT_PAIRED", "identity required", json!({"code": "DEVICE_IDENTITY_REQUIRED"})));
         }
     }
-    let scopes =
-        if matches!(manner, Manner::GrantsNothing | Manner::Afar(_)) { json!([]) } else { params["scopes"].clone() };
+    let scopes = match (manner, params["scopes"].as_array()) {
+        (Manner::GrantsNothing | Manner::Afar(_), _) => json!([]),
+        (Manner::GrantsNoAdmin, Some(asked)) => asked.iter().filter(|s| *s != "operator.admin").cloned().collect(),
+        _ => params["scopes"].clone(),
+    };
     let protocol = if let Manner::Greets(protocol) = manner { *protocol } else { 4 };
     Ok(json!({"type": "hello-ok", "protocol": protocol, "server": {"version": "scripted"},
         "auth": {"method": "token", "role": "operator", "scopes": scopes}}))

@@ -52,7 +52,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
         .map(|entry| {
             // It may have been called by another name than its own.
             let holder =
-                entry.holder(look, &here, &|p| role(p).is_some() || ap::file(p.pid).is_some_and(|f| is_program(&f)));
+                entry.holder(look, &here, &|p| role(p).is_some() || ap::file(p).is_some_and(|(f, _)| is_program(&f)));
             (entry, holder)
         })
         .collect();

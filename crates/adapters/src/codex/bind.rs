@@ -53,7 +53,9 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
         .collect();
     let daemon = agents.iter().any(|(p, _)| p.arguments().any(|a| a == "--managed-daemon"));
     by_lock(look, &agents, &mut held, report);
-    by_rollout(&agents, &mut held);
+    let themselves: Vec<_> = agents.iter().copied().filter(|(p, _)| !p.is_copy_of_parent(table)).collect();
+    by_left_lock(&themselves, &mut held);
+    by_rollout(&themselves, &mut held);
     let holding: Vec<u32> = held.threads.values().map(|h| h.bond.process.pid).collect();
     let loose = agents.into_iter().filter(|(p, _)| !holding.contains(&p.pid)).filter_map(session_run).collect();
     let mut unbound = Vec::new();
@@ -127,9 +129,8 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             // It may have been called by another name than its own.
             let renamed = || {
                 let process = look.table.ok()?.get(lock.pid).filter(|p| role(p).is_none())?;
-                let run = ap::Run { arguments: 1, script: false };
-                let ours = ap::file(lock.pid).is_some_and(|f| PROGRAMS.contains(&ap::base(&f)));
-                ours.then(|| (process, role_of(process, run)))
+                let (file, run) = ap::file(process)?;
+                PROGRAMS.contains(&ap::base(&file)).then(|| (process, role_of(process, run)))
             };
             agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed)
         });
@@ -142,6 +143,24 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             thread.to_owned(),
             Hold { bond: Bond { process: process.clone(), evidence }, server: role == Role::Server, opened: key.mtime },
         );
+    }
+}
+
+/// A lock that a tool took for it, as `flock` does for a script.
+fn by_left_lock(agents: &[(&Process, Role)], held: &mut Held) {
+    let thread = |path: &Path| {
+        let name = path.file_name()?.to_str()?.strip_suffix(".lock").filter(|t| ap::is_uuid(t))?;
+        path.parent()?.ends_with("thread-writer-locks").then(|| name.to_owned())
+    };
+    for (process, role) in agents {
+        if held.threads.values().any(|h| h.bond.process.pid == process.pid) {
+            continue;
+        }
+        for path in process::locked_files(process.pid, |p| thread(p).is_some()).unwrap_or_default() {
+            let Some(id) = thread(&path) else { continue };
+            let bond = bond(process, "it holds the thread's lock".into());
+            held.threads.entry(id).or_insert(Hold { bond, server: *role == Role::Server, opened: 0 });
+        }
     }
 }
 

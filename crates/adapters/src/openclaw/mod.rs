@@ -184,9 +184,17 @@ fn on_line<T>(
     let settings = Settings::read(places);
     let (gateway, key) = rows::find(&settings.gateways, native_id).ok_or("its gateway is not in the settings")?;
     let named = |why: String| format!("the gateway {}: {why}", called(gateway));
-    let mut line = Line::open(gateway, scopes, STEP, &|| ()).map_err(|shut| named(shut.into()))?;
+    let open = |scopes: &[&str]| Line::open(gateway, scopes, STEP, &|| ());
+    let (mut line, lacking) = match open(scopes) {
+        // Whose run it is decides whether that is needed: the gateway knows, and says so.
+        Err(Shut::NoScope(why, _)) if scopes.contains(&ADMIN) => {
+            let fewer: Vec<&str> = scopes.iter().copied().filter(|s| *s != ADMIN).collect();
+            (open(&fewer).map_err(|_| named(why.clone()))?, Some(why))
+        }
+        line => (line.map_err(|shut| named(shut.into()))?, None),
+    };
     let row = known(&mut line, &key).map_err(named)?;
-    act(&mut line, row).map_err(named)
+    act(&mut line, row).map_err(|why| named(lacking.map_or(why.clone(), |lacking| format!("{why}; {lacking}"))))
 }
 
 /// A session's row, if the gateway knows the session.

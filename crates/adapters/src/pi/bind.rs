@@ -2,15 +2,16 @@
 //!
 //! Pi overwrites its arguments and keeps no file open. What ties a process to a session is its own
 //! word, by the extension that lariat launches it with, or the session's file in the environment of
-//! a tool it runs (1.5); of one that lariat launched and that says nothing, the session it was launched for. Any other
-//! Pi is told as what it is, and may be any session of its directory.
+//! a tool it runs (1.5); of one that lariat launched and that says nothing, the session it was launched for; of one whose
+//! arguments can still be read, the session that they name, once that is written. Any other Pi is told as what it is, and
+//! may be any session of its directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use lariat_core::{Fact, Observation, Time, Witness};
-use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
+use lariat_sys::{file, process};
 
 use super::events::{self, Word};
 use super::{NAME, runs};
@@ -44,7 +45,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> (Held, V
     let mut unbound = Vec::new();
     for ((process, run), word) in agents.into_iter().zip(words) {
         let hold = by_word(&process, word).or_else(|| by_child(table, &process));
-        match hold {
+        match hold.or_else(|| by_arguments(look, &process, run)) {
             Some((file, hold)) if !held.contains_key(&file) => {
                 held.insert(file, hold);
             }
@@ -57,6 +58,22 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> (Held, V
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
     (held, by_id)
+}
+
+/// The session that it was started with. An id is one only within its directory.
+fn by_arguments(look: &Look<'_>, process: &Process, run: ap::Run) -> Option<(PathBuf, Hold)> {
+    let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
+    let id = ap::flag(&words, &["--session-id"])?;
+    let cwd = process::cwd(process.pid).ok()?;
+    let folder = format!("--{}--", cwd.to_str()?.trim_start_matches('/').replace('/', "-"));
+    let folder = look.places.pi.join("sessions").join(folder);
+    let names = file::Directory::open(&folder).and_then(|d| d.entries()).ok()?;
+    let name = names.into_iter().map(|e| e.name).find(|n| n.ends_with(&format!("_{id}.jsonl")))?;
+    let by = "started with --session-id";
+    let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
+        .from(format!("/proc/{}/cmdline", process.pid));
+    let bond = Bond { process: process.clone(), evidence };
+    Some((folder.join(name), Hold { bond, id: id.to_owned(), word: None }))
 }
 
 /// What lariat launched this very process for. A nested one has the same mark, and is another process.

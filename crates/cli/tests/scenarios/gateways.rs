@@ -406,6 +406,16 @@ fn stop_and_kill_go_through_the_gateway_and_end_when_it_says_so() {
 }
 
 #[test]
+fn who_may_end_a_run_is_the_gateway_s_to_say() {
+    let (sandbox, gateway) = stage("gateway-no-admin");
+    gateway.run(ONE);
+    gateway.behave(Manner::GrantsNoAdmin);
+    let (code, told) = outcome(&sandbox, &["stop", ONE, "--json"]);
+    assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+    list(&sandbox).expect(ONE, "stopped", None);
+}
+
+#[test]
 fn a_kill_that_a_crash_cut_short_is_finished_through_the_gateway() {
     for point in ["stop.wished", "openclaw.aborted"] {
         let (sandbox, gateway) = stage("gateway-crash");

@@ -62,6 +62,7 @@ mod reading;
 mod registered;
 mod resuming;
 mod runtime_gone;
+mod scripted;
 mod stopping;
 mod strangers;
 mod subscribers;

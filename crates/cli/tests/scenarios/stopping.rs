@@ -37,6 +37,16 @@ fn outcome(sandbox: &Sandbox, args: &[&str]) -> (i32, Value) {
 }
 
 #[test]
+fn a_clock_that_was_set_back_hides_not_who_asked() {
+    let sandbox = Sandbox::new("clock");
+    let (agent, one) = working(&sandbox, 1);
+    drop(ClaudeStore::of(&sandbox).session(&one).at(crate::moment::now() + 86_400_000).asked("said tomorrow"));
+    assert_eq!(ask(&sandbox, &["kill", &one]).code(), 0);
+    agent.wait(DEADLINE);
+    list(&sandbox).expect(&one, "stopped", None);
+}
+
+#[test]
 fn stop_ends_it_and_says_who_asked() {
     let sandbox = Sandbox::new("stop");
     let (agent, one) = working(&sandbox, 1);

@@ -1,0 +1,165 @@
+//! Agents that are scripts: what an interpreter was told, what a script uses, and what it takes from a person.
+//!
+//! Seen red: in `agent_process`, `script`, the first word that is no option (1, 2); `file` without links (3); in
+//! `passes_on`, whoever hears the same (4); in `codex::bind`, no `by_left_lock`; in `pi::bind`, no `by_arguments`; in
+//! `engine::send`, `keys`, always a paste.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Stdin, wait_until};
+use serde_json::json;
+
+use crate::asking::{ask, id, list};
+use crate::claude_store::ClaudeStore;
+use crate::codex_store::CodexStore;
+use crate::pi_store::PiStore;
+
+/// Puts a script where an agent would be. Left alone it waits for ever.
+fn put(sandbox: &Sandbox, name: &str, text: &str) -> PathBuf {
+    let path = sandbox.root().join("scripts").join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(&path, format!("#!/bin/sh\n{text}\nread x\n")).expect("a script");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    path
+}
+
+/// Lets a shell run something.
+fn shell(sandbox: &Sandbox, args: &[&str]) -> Child {
+    sandbox.spawn(&sandbox.program("sh").args(args).stdin(Stdin::Pipe))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn an_interpreter_s_own_options_do_not_hide_its_script() {
+    let sandbox = Sandbox::new("options");
+    let claude = put(&sandbox, "claude", "");
+    let script = shell(&sandbox, &["-u", "-o", "noglob", text(&claude), "--session-id", &id(1)]);
+    drop(ClaudeStore::of(&sandbox).session(&id(1)).asked("fix it"));
+    list(&sandbox).expect(&id(1), "working", Some(script.pid()));
+}
+
+#[test]
+fn a_text_that_names_an_agent_is_none() {
+    let sandbox = Sandbox::new("text");
+    drop(ClaudeStore::of(&sandbox).session(&id(1)).asked("fix it"));
+    let _waits = shell(&sandbox, &["-c", "read x; exec /usr/local/bin/claude"]);
+    let _besides = shell(&sandbox, &["-ec", "read x; exec /usr/local/bin/codex"]);
+    let seen = list(&sandbox);
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+    seen.expect(&id(1), "interrupted", None);
+}
+
+#[test]
+fn a_script_called_by_another_name_is_what_it_is() {
+    let sandbox = Sandbox::new("linked");
+    let store = ClaudeStore::of(&sandbox);
+    let claude = put(&sandbox, "claude", "");
+    let other = claude.with_file_name("cc");
+    symlink(&claude, &other).expect("a link");
+    let script = shell(&sandbox, &[text(&other)]);
+    drop(store.register(&script, &id(1)).says("busy"));
+    drop(store.session(&id(1)).asked("fix it"));
+    list(&sandbox).expect(&id(1), "working", Some(script.pid()));
+    // And one that is none stays none.
+    let stranger = shell(&sandbox, &[text(&put(&sandbox, "stranger", ""))]);
+    drop(store.register(&stranger, &id(2)).says("busy"));
+    drop(store.session(&id(2)).asked("fix it"));
+    list(&sandbox).expect(&id(2), "interrupted", None);
+}
+
+#[test]
+fn an_agent_that_a_script_uses_may_hear_the_same() {
+    let sandbox = Sandbox::new("same-ears");
+    drop(Lookalike::program(&sandbox, "inner/claude")); // puts it there
+    let inner = sandbox.root().join("bin/inner/claude");
+    let uses = format!("{} --session-id {} <&3 &", inner.display(), id(2));
+    let claude = put(&sandbox, "claude", &format!("exec 3<&0\n{uses}"));
+    let script = shell(&sandbox, &[text(&claude), "--session-id", &id(1)]);
+    wait_until("the agent that it uses", DEADLINE, || sandbox.processes().iter().any(|p| p.comm == "claude"));
+    let used = sandbox.processes().into_iter().find(|p| p.comm == "claude").expect("it lives").pid;
+    let store = ClaudeStore::of(&sandbox);
+    drop(store.session(&id(1)).asked("fix it"));
+    drop(store.session(&id(2)).asked("help it"));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(script.pid()));
+    seen.expect(&id(2), "working", Some(used));
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+}
+
+#[test]
+fn a_script_that_only_wraps_is_not_listed_beside_what_it_wraps() {
+    let sandbox = Sandbox::new("wraps");
+    drop(Lookalike::program(&sandbox, "inner/claude")); // puts it there
+    let inner = sandbox.root().join("bin/inner/claude");
+    let claude = put(
+        &sandbox,
+        "claude",
+        &format!("mkfifo held; exec 4<>held; {} --verbose \"$@\" --model x <held", inner.display()),
+    );
+    let _wrapper = shell(&sandbox, &[text(&claude), "-p", "fix it"]);
+    wait_until("what it wraps", DEADLINE, || sandbox.processes().iter().any(|p| p.comm == "claude"));
+    let real = sandbox.processes().into_iter().find(|p| p.comm == "claude").expect("it lives").pid;
+    let seen = list(&sandbox);
+    assert_eq!(seen.unbound(), [real], "{}", seen.text);
+}
+
+#[test]
+fn a_lock_that_a_tool_took_is_its_script_s() {
+    let sandbox = Sandbox::new("flock");
+    let codex = CodexStore::of(&sandbox);
+    let lock = codex.lock_file(&id(1));
+    let script = put(&sandbox, "codex", &format!("exec 9>>'{}'; flock 9; touch locked", lock.display()));
+    let agent = shell(&sandbox, &[text(&script), "exec"]);
+    wait_until("the lock", DEADLINE, || sandbox.work().join("locked").exists());
+    drop(codex.thread(&id(1)).asked("fix it"));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(agent.pid()));
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+}
+
+#[test]
+fn a_pi_whose_arguments_can_be_read_has_the_session_that_they_name() {
+    let sandbox = Sandbox::new("pi-words");
+    let pi = PiStore::of(&sandbox);
+    let other = sandbox.home().join("other");
+    let agent = shell(&sandbox, &[text(&put(&sandbox, "pi", "")), "--session-id", "one"]);
+    drop(pi.session("one").asked("fix it"));
+    drop(pi.session_in("two", &other).asked("elsewhere"));
+    let seen = list(&sandbox);
+    seen.expect("one", "working", Some(agent.pid()));
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+    // An id is one only within its directory.
+    let stranger = shell(&sandbox, &[text(&put(&sandbox, "pi", "")), "--session-id", "two"]);
+    assert_eq!(list(&sandbox).unbound(), [stranger.pid()]);
+}
+
+/// At its prompt, where a line is what a person typed and nothing else.
+const READS_LINES: &str = r#"
+    id=$2 dir=$HOME/.claude/projects/x
+    mkdir -p "$dir" "$HOME/.claude/sessions"
+    start=$(cut -d' ' -f22 /proc/$$/stat)
+    echo "{\"pid\":$$,\"sessionId\":\"$id\",\"procStart\":\"$start\",\"status\":\"idle\"}" > "$HOME/.claude/sessions/$$.json"
+    while read -r line; do
+        printf '%s' "$line" > typed
+        echo "{\"type\":\"user\",\"cwd\":\"$PWD\",\"sessionId\":\"$id\",\"message\":{\"role\":\"user\",\"content\":\"$(tr -d '\033' < typed)\"},\"timestamp\":\"$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)\"}" >> "$dir/$id.jsonl"
+    done"#;
+
+#[test]
+fn who_did_not_ask_for_marked_pastes_is_given_plain_text() {
+    let sandbox = Sandbox::new("plain");
+    let claude = put(&sandbox, "claude", READS_LINES);
+    sandbox.install("claude", &claude);
+    let launched = ask(&sandbox, &["launch", "--json", "claude"]).json();
+    let (handle, one) =
+        (launched["handle"].as_str().expect("a handle"), launched["native_id"].as_str().expect("an id"));
+    wait_until("its prompt", DEADLINE, || list(&sandbox).session(one)["status"] == json!("idle"));
+    let sent = ask(&sandbox, &["send", handle, "the second thing"]);
+    assert_eq!(sent.code(), 0, "{}", sent.stderr);
+    assert_eq!(fs::read_to_string(sandbox.work().join("typed")).expect("what it read"), "the second thing");
+    assert_eq!(ask(&sandbox, &["kill", handle]).code(), 0);
+}
