@@ -31,6 +31,9 @@ impl Sshd {
     /// Lets in whoever has the key that is `allowed`.
     pub fn start(sandbox: &Sandbox, allowed: &Path) -> Sshd {
         let key = make_key(sandbox, "sshd-key");
+        // A machine does not see the files of another.
+        let keys = sandbox.root().join("allowed");
+        fs::copy(allowed, &keys).expect("who may come in");
         // Where sshd puts a part of itself.
         sandbox.run(["sh", "-c", "mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd"]).expect_success();
         let own = [
@@ -44,7 +47,7 @@ impl Sshd {
             "HostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
              PermitRootLogin prohibit-password\nPrintMotd no\nPrintLastLog no\nSetEnv {}\n",
             key.display(),
-            allowed.display(),
+            keys.display(),
             own.join(" ")
         );
         let config = sandbox.root().join("sshd_config");
