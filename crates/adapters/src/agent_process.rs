@@ -190,8 +190,8 @@ pub fn standing(pid: u32) -> Option<Untrusted> {
 /// about to become one of its tools.
 pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Process) -> bool) -> Vec<(Process, Run)> {
     let wraps = |p: &Process, run: &Run| {
-        let below = table.descendants(p.pid).into_iter().filter(|d| is_agent(d) && !d.is_copy_of_parent(table));
-        below.into_iter().any(|d| passes_on(p, run, d))
+        let mut below = table.descendants(p.pid).into_iter().filter(|d| is_agent(d) && !d.is_copy_of_parent(table));
+        below.any(|d| passes_on(p, run, d))
     };
     found.into_iter().filter(|(p, run)| !(p.is_copy_of_parent(table) || run.script && wraps(p, run))).collect()
 }
