@@ -196,15 +196,20 @@ fn launches(host: &Host<'_>, report: &mut Report) -> io::Result<bool> {
     let entry: Value = serde_json::from_slice(&entry)?;
     let right = entry["sessionId"] == told["native_id"];
     report.note(format!("launch gives the id that the agent wrote down: {}", if right { "yes" } else { "NO" }));
-    let end_all = || host.lariat(&["kill", "--all", "--yes"]).map(drop);
+    // Every round begins where the first one did, on both sides.
+    let end_all = || {
+        host.lariat(&["kill", "--all", "--yes"])?;
+        host.tmux(&["kill-session", "-a", "-t", "first"])?;
+        ["state/lariat/sessions", "home/.claude"].iter().try_for_each(|old| crate::rig::empty(&host.place.join(old)))
+    };
     end_all()?;
     let work = host.place.join("work").display().to_string();
     let ours = host.job(&host.rig.lariat).args(["launch", "claude", "--cwd", &work]);
     let stub = host.place.join("bin/claude");
     let tmux = which("tmux").unwrap_or_default();
     let theirs = host.job(&tmux).args(["-L", "bench", "new-session", "-d"]).arg(stub.clone());
-    let sides =
-        [Side { job: ours, before: Box::new(end_all) }, Side::new(theirs), Side::new(host.job(Path::new("/bin/true")))];
+    let least = host.job(Path::new("/bin/true"));
+    let sides = [ours, theirs, least].map(|job| Side { job, before: Box::new(end_all) });
     let [ours, theirs, least] = measure::rounds(&host.rig.meter, host.rig.rounds, &sides)?;
     end_all()?;
     report.rows.push(Row::times("launch, with the agent's own id", &ours, "tmux new-session -d", &theirs, Some(1.0)));

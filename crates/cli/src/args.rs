@@ -73,7 +73,9 @@ pub struct Common {
     pub deadline: Duration,
 }
 
+// What a verb takes is built once it is asked for: that of all of them takes longer than many a verb.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum Verb {
     /// List sessions: those that live or may live; with -a also the ended ones
     #[command(visible_alias = "list", alias = "ps")]

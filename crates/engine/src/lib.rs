@@ -20,6 +20,7 @@ pub mod after;
 mod apart;
 pub mod ask;
 pub mod claims;
+mod crew;
 pub mod death;
 pub mod diff;
 pub mod doctor;

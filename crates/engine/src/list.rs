@@ -18,6 +18,7 @@ use lariat_sys::scan::Table;
 
 use crate::acp::is_owned;
 use crate::ask;
+use crate::crew::{Crew, Job};
 use crate::elsewhere;
 use crate::launched::{self, Record};
 use crate::one_row;
@@ -26,6 +27,9 @@ use crate::stop::is_unfinished;
 
 /// How long an adapter may take, unless said otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(3);
+
+/// An adapter that takes longer is helped: those that stand in line get a thread.
+const QUICK: Duration = Duration::from_millis(2);
 
 /// A store that moves on gets this many deadlines.
 const PATIENCE: u32 = 20;
@@ -293,11 +297,16 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
         });
     }
     let began = Instant::now();
-    let looking: Vec<_> = shared.adapters().into_iter().map(|adapter| Looking::start(adapter, &shared)).collect();
-    let besides: Vec<_> = shared.elsewhere().collect();
-    let besides: Vec<_> = besides.iter().map(|(adapter, there)| (Looking::start(*adapter, there), there)).collect();
+    let (looking, jobs): (Vec<_>, Vec<_>) =
+        shared.adapters().into_iter().map(|adapter| Looking::new(adapter, &shared)).unzip();
+    let besides = shared.elsewhere().map(|(adapter, there)| {
+        let (looking, job) = Looking::new(adapter, &there);
+        ((looking, there), job)
+    });
+    let (besides, more): (Vec<_>, Vec<_>) = besides.unzip();
+    let crew = Crew::begin(jobs.into_iter().chain(more));
     let report = |looking: &Looking, shared: &Shared, answer: &mut Answer| {
-        looking.wait(began, deadline).unwrap_or_else(|why| {
+        looking.wait(&crew, began, deadline).unwrap_or_else(|why| {
             answer.partial = true;
             answer.failed.push((looking.adapter.name(), why.clone()));
             without_store(looking.adapter, shared, &why)
@@ -308,7 +317,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
         take(report, &mut answer);
     }
     for (looking, there) in besides {
-        let mut report = elsewhere::ours_of(report(&looking, there, &mut answer));
+        let mut report = elsewhere::ours_of(report(&looking, &there, &mut answer));
         report.sessions.retain(|s| !answer.listing.sessions.iter().any(|known| known.id == s.id));
         take(report, &mut answer);
     }
@@ -337,35 +346,42 @@ struct Looking {
 }
 
 impl Looking {
-    fn start(adapter: &'static dyn Adapter, shared: &Arc<Shared>) -> Looking {
+    /// An adapter, and its job.
+    fn new(adapter: &'static dyn Adapter, shared: &Arc<Shared>) -> (Looking, Job) {
         let (tell, told) = mpsc::channel();
         let steps = Arc::new(AtomicUsize::new(0));
         let (counting, shared) = (Arc::clone(&steps), Arc::clone(shared));
-        let spawned = std::thread::Builder::new().name(adapter.name().into()).spawn(move || {
+        let job = move || {
             let judge = |agent, sighting| shared.row(agent, sighting);
             let report = adapter.observe(&shared.look(&counting, &judge));
             let _ = tell.send(report); // nobody listens if it is late
-        });
-        drop(spawned); // a thread that could not start hangs up: the adapter has failed
-        Looking { adapter, told, steps }
+        };
+        // A job that panics or cannot be begun hangs up: the adapter has failed.
+        (Looking { adapter, told, steps }, Box::new(job))
     }
 
     /// Waits for its report. One that stands still for as long as the deadline
     /// is given up on; one that moves on gets more time, but not for ever.
-    fn wait(&self, began: Instant, deadline: Duration) -> Result<Report, String> {
-        let mut steps = 0;
-        let mut left = deadline.saturating_sub(began.elapsed());
+    fn wait(&self, crew: &Crew, began: Instant, deadline: Duration) -> Result<Report, String> {
+        let (mut steps, mut until) = (0, began + deadline);
+        // While this one is at work, others may stand in line.
+        let mut in_line = true;
         loop {
-            match self.told.recv_timeout(left) {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.told.recv_timeout(if in_line { left.min(QUICK) } else { left }) {
                 Ok(report) => return Ok(report),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err("failed while reading its store".into()),
+                Err(mpsc::RecvTimeoutError::Timeout) if in_line && left > QUICK => {
+                    in_line = crew.help();
+                    continue;
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
             let now = self.steps.load(Ordering::Relaxed);
             if now == steps || began.elapsed() > deadline * PATIENCE {
                 return Err(format!("did not answer within {:.1} s", began.elapsed().as_secs_f32()));
             }
-            (steps, left) = (now, deadline);
+            (steps, until) = (now, Instant::now() + deadline);
         }
     }
 }

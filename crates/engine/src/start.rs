@@ -4,7 +4,7 @@
 //! # Theory of operation
 //!
 //! 1. What is to be started is stored, with the wish that it shall run. The shim has begun
-//!    before that, and waits for it.
+//!    before that; it makes the agent ready meanwhile, and waits for the word to go.
 //! 2. The shim starts the agent; the claims' lock is let go once the agent is on record,
 //!    where others see it.
 //! 3. While that is written, the agent comes up. Its own id is known: chosen by us where the agent allows it, else
@@ -286,7 +286,7 @@ pub(crate) struct Start<'a> {
 impl Start<'_> {
     /// Starts it, by the shim that was begun for that. The first of the locks, that of the claims,
     /// is let go once the agent can be seen where it stands.
-    pub fn run(mut self, begun: Begun, locks: Vec<File>) -> Result<Started, LaunchError> {
+    pub fn run(mut self, mut begun: Begun, locks: Vec<File>) -> Result<Started, LaunchError> {
         let folder = self.folder;
         let began = Time(clock::now_ms());
         clear(folder).map_err(files(folder))?;
@@ -295,6 +295,11 @@ impl Start<'_> {
         }
         put_beside(folder, &self.plan).map_err(files(folder))?;
         let launch = serde_json::to_string(&self.record).map_err(|e| files(folder)(e.into()))?;
+        // Some believe this before where they stand.
+        self.plan.env.push(("PWD".into(), self.record.launch.cwd.to_string_lossy().into_owned()));
+        let stores = self.record.stores.clone().unwrap_or_default();
+        let env = environment(&stores, &self.plan.env, self.env);
+        begun.ready(&launch, &env);
         match &self.record.native_id {
             Some(id) => records::put_with(folder, &launch, &self.wish(id, None)),
             None => durable::put_first(folder, &[(record::LAUNCH, launch.as_bytes())]),
@@ -304,12 +309,8 @@ impl Start<'_> {
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
         let launch = &self.record.launch;
-        // Some believe this before where they stand.
-        self.plan.env.push(("PWD".into(), launch.cwd.to_string_lossy().into_owned()));
-        let stores = self.record.stores.clone().unwrap_or_default();
-        let env = environment(&stores, &self.plan.env, self.env);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
-        let running = first.and_then(|()| Ok(begun.go(&env)?))?;
+        let running = first.and_then(|()| Ok(begun.go()?))?;
         let agent = running.agent.clone();
         let mut locks = locks.into_iter();
         let mut recording = Some((running, locks.next()));
@@ -317,11 +318,11 @@ impl Start<'_> {
         // moment for that.
         let mut locks: Vec<File> = locks.collect();
         let chosen = self.record.native_id.is_some();
-        let known = self.know(&agent, began, &mut recording, &mut locks);
-        // While its shim writes down that it runs.
-        if let (Ok(native_id), true) = (&known, chosen) {
+        // While the agent comes up, and its shim writes down that it runs.
+        if let Some(native_id) = &self.record.native_id {
             self.tell(native_id, &agent);
         }
+        let known = self.know(&agent, began, &mut recording, &mut locks);
         // However that went: nobody goes on before the agent is on record, or taken back.
         until_recorded(&mut recording)?;
         let native_id = known?;

@@ -12,6 +12,9 @@
 //! The shim keeps the terminal's other side open as well, for itself: so the master
 //! never reports a hang-up while the agent lives, whatever it closes and reopens.
 //!
+//! All of that takes as long as a disk does to write, so it is made ready while the launcher writes down what is
+//! wished: a copy of the shim, in its place, that waits for the word to become the agent's program.
+//!
 //! It begins in a cgroup of its own where one can be made below the shim's. The shim
 //! stays outside, so that whoever ends the cgroup does not end the witness.
 
@@ -108,9 +111,16 @@ pub(crate) struct Agent {
     ours: bool,
 }
 
-impl Agent {
-    /// Starts it.
-    pub fn start(folder: &Path, launch: &Launch, given: Vec<(OsString, OsString)>) -> Result<Agent, AgentError> {
+/// An agent that stands ready: all there is to it but its program. Dropped, nothing of it is left.
+pub(crate) struct Ready {
+    agent: Option<Agent>,
+    waiting: Option<spawn::Ready>,
+    program: String,
+}
+
+impl Ready {
+    /// Makes it ready.
+    pub fn make(folder: &Path, launch: &Launch, given: Vec<(OsString, OsString)>) -> Result<Ready, AgentError> {
         let program = launch.argv.first().filter(|p| !p.is_empty()).ok_or(AgentError::NoProgram)?;
         // Otherwise a missing directory would look like a missing program.
         fs::read_dir(&launch.cwd).map_err(|e| AgentError::Folder(program.clone(), launch.cwd.clone(), e))?;
@@ -132,8 +142,8 @@ impl Agent {
         Identity::open(std::process::id()).map_err(AgentError::Identify)?;
         let cgroup = Cgroup::make(&launch.handle);
         let into = cgroup.as_ref().and_then(Cgroup::open);
-        let (pid, inside) = match spawn::start(&mut command, !launch.headless, into.as_ref().map(OwnedFd::as_fd)) {
-            Ok(started) => started,
+        let waiting = match spawn::ready(&mut command, !launch.headless, into.as_ref().map(OwnedFd::as_fd)) {
+            Ok(waiting) => waiting,
             Err(e) => {
                 if let Some(cgroup) = cgroup {
                     remove_cgroup(&cgroup.0);
@@ -141,11 +151,31 @@ impl Agent {
                 return Err(AgentError::Exec(program.clone(), e));
             }
         };
-        let (identity, pidfd) = Identity::of_child(pid).map_err(AgentError::Identify)?;
-        let cgroup = cgroup.map(|c| c.0).filter(|c| inside || !remove_cgroup(c));
-        Ok(Agent { process: identity.into(), pidfd, terminal, cgroup, ours: true })
+        let (identity, pidfd) = Identity::of_child(waiting.pid).map_err(AgentError::Identify)?;
+        let cgroup = cgroup.map(|c| c.0).filter(|c| waiting.inside || !remove_cgroup(c));
+        let agent = Agent { process: identity.into(), pidfd, terminal, cgroup, ours: true };
+        Ok(Ready { agent: Some(agent), waiting: Some(waiting), program: program.clone() })
     }
 
+    /// Starts it.
+    pub fn go(mut self) -> Result<Agent, AgentError> {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.go().map_err(|e| AgentError::Exec(self.program.clone(), e))?;
+        }
+        self.agent.take().ok_or(AgentError::NoProgram)
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        drop(self.waiting.take()); // it has left
+        if let Some(cgroup) = self.agent.take().and_then(|a| a.cgroup) {
+            remove_cgroup(&cgroup);
+        }
+    }
+}
+
+impl Agent {
     /// One that another shim started.
     pub fn taken_over(process: Process, pidfd: OwnedFd, terminal: Option<Terminal>, cgroup: Option<PathBuf>) -> Agent {
         Agent { process, pidfd, terminal, cgroup, ours: false }

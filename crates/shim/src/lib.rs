@@ -19,7 +19,7 @@
 //!                              │  │ fork           │
 //!                              │  └── keeper ──────┤ both hold the terminal's master
 //!                              │                   │ and a pidfd of the agent
-//!   lock ─ socket ─ agent ─ "running" ─ keeper ─ shim.json ─ "started"
+//!   ready ─ lock ─ socket ─ agent ─ "running" ─ keeper ─ shim.json ─ "started"
 //!                              │
 //!                        holds (one poll loop)
 //!                              │
@@ -68,7 +68,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::WaitOptions;
 pub use socket::SocketError;
 
-use agent::{Agent, Terminal, remove_cgroup};
+use agent::{Agent, Ready, Terminal, remove_cgroup};
 use hold::Hold;
 use keeper::Keeper;
 use record::{Exit, Launch, RecordError, Shim};
@@ -78,7 +78,8 @@ use ring::Ring;
 pub const VERB: &str = "__shim";
 /// The argument that makes it take the agent's environment from its standard input.
 pub const ENVIRONMENT: &str = "--environment";
-/// The argument that makes it do so, and start nothing unless it is told to go.
+/// The argument that makes it do so, make the agent ready that it is told of, and start nothing unless it is told
+/// to go.
 pub const WHEN_TOLD: &str = "--when-told";
 /// The argument that makes it take over from one that was killed.
 pub const TAKE_OVER: &str = "--take-over";
@@ -168,6 +169,16 @@ enum How {
     TakeOver,
 }
 
+/// Where a shim has its agent from.
+enum Source {
+    /// The launcher told of it, and it stands ready.
+    Told(Box<(Launch, Result<Ready, AgentError>)>),
+    /// The record tells of it; with this in its environment.
+    Recorded(Vec<(OsString, OsString)>),
+    /// A shim that was killed held it.
+    Killed,
+}
+
 /// Keeps nothing of whoever started us but its standard input, for a word, and its standard
 /// output.
 fn begin() -> io::Result<Side> {
@@ -180,17 +191,26 @@ fn begin() -> io::Result<Side> {
 /// Hears what there is to hear, and holds the session to its end.
 fn go_on(how: How, folder: &Path) -> Result<(), ShimError> {
     let io = |what| move |e: io::Error| ShimError::Io(what, e);
-    let (given, go) = match how {
-        How::Given | How::WhenTold => start::given_environment(),
-        How::Alone | How::TakeOver => (Vec::new(), true),
+    let given = || start::given_environment().map_err(io("read its input"));
+    let source = match how {
+        How::Alone => Source::Recorded(Vec::new()),
+        How::Given => Source::Recorded(given()?),
+        How::TakeOver => Source::Killed,
+        How::WhenTold => {
+            let given = given()?;
+            let Some(launch) = start::given_launch() else { return Ok(()) };
+            let ready = Ready::make(folder, &launch, given);
+            point("shim.ready");
+            if !start::is_told_to_go() {
+                return Ok(());
+            }
+            Source::Told(Box::new((launch, ready)))
+        }
     };
-    if how == How::WhenTold && !go {
-        return Ok(());
-    }
     let null = OpenOptions::new().read(true).open("/dev/null").map_err(io("open /dev/null"))?;
     rustix::stdio::dup2_stdin(&null).map_err(|e| ShimError::Io("let go of its input", e.into()))?;
     drop(null);
-    run(&folder.canonicalize().map_err(io("find the session's folder"))?, how, given)
+    run(&folder.canonicalize().map_err(io("find the session's folder"))?, source)
 }
 
 fn stand_apart() -> Result<(), ShimError> {
@@ -222,15 +242,26 @@ fn tell(word: &str) {
     }
 }
 
-fn run(folder: &Path, how: How, given: Vec<(OsString, OsString)>) -> Result<(), ShimError> {
+fn run(folder: &Path, source: Source) -> Result<(), ShimError> {
     let lock = lock(folder)?;
     point("shim.locked");
-    let mut launch: Launch =
-        record::read(folder, record::LAUNCH)?.ok_or_else(|| ShimError::Missing(folder.join(record::LAUNCH)))?;
+    let recorded = || -> Result<Launch, ShimError> {
+        record::read(folder, record::LAUNCH)?.ok_or_else(|| ShimError::Missing(folder.join(record::LAUNCH)))
+    };
     let children = ChildEnds::watch().map_err(|e| ShimError::Io("watch for children", e))?;
-    let held = match how {
-        How::TakeOver => resume(folder, &launch)?,
-        _ => begin_session(folder, &mut launch, given, how == How::WhenTold)?,
+    let (launch, held) = match source {
+        Source::Told(told) => {
+            let (launch, ready) = *told;
+            begin_session(folder, launch, |_| ready, true)?
+        }
+        Source::Recorded(given) => {
+            begin_session(folder, recorded()?, |launch| Ready::make(folder, launch, given), false)?
+        }
+        Source::Killed => {
+            let launch = recorded()?;
+            let held = resume(folder, &launch)?;
+            (launch, held)
+        }
     };
     let Held { agent, shim, keeper, ring, door } = held;
     let mut hold = Hold::new((folder, &launch, &agent), (shim, keeper), (ring, door, children));
@@ -322,10 +353,10 @@ struct Held {
 /// exit record says why. With `early`, the launcher hears of the agent before that is on record.
 fn begin_session(
     folder: &Path,
-    launch: &mut Launch,
-    given: Vec<(OsString, OsString)>,
+    mut launch: Launch,
+    ready: impl FnOnce(&Launch) -> Result<Ready, AgentError>,
     early: bool,
-) -> Result<Held, ShimError> {
+) -> Result<(Launch, Held), ShimError> {
     record::forget_last_run(folder)?;
     point("shim.forgotten");
     let socket = launch.socket.clone();
@@ -336,9 +367,9 @@ fn begin_session(
     };
     let door = socket::listen(&launch.socket).map_err(|e| failed(e.into()))?;
     point("shim.listening");
-    let ring = open_ring(folder, launch).map_err(failed)?;
+    let ring = open_ring(folder, &launch).map_err(failed)?;
     let output_from = ring.as_ref().map_or(0, Ring::end);
-    let agent = Agent::start(folder, launch, given).map_err(|e| failed(e.into()))?;
+    let agent = ready(&launch).and_then(Ready::go).map_err(|e| failed(e.into()))?;
     point("shim.spawned");
     if early && let Ok(agent) = serde_json::to_string(&agent.process) {
         tell(&format!("{RUNNING}{agent}"));
@@ -349,13 +380,13 @@ fn begin_session(
     // Without one the session is held all the same, only less safely.
     let keeper = Keeper::start(folder, &launch.socket, &agent).ok();
     point("shim.kept");
-    let shim = shim_record(launch, &agent, keeper.as_ref(), Time(clock::now_ms()))
+    let shim = shim_record(&launch, &agent, keeper.as_ref(), Time(clock::now_ms()))
         .map(|shim| Shim { output_from, ..shim })
         .and_then(|shim| record::put(folder, record::SHIM, &shim).map_err(ShimError::Record).map(|()| shim));
     match shim {
         Ok(shim) => {
             point("shim.recorded");
-            Ok(Held { agent, shim, keeper, ring, door })
+            Ok((launch, Held { agent, shim, keeper, ring, door }))
         }
         Err(error) => {
             // A launch that cannot be recorded did not happen: the agent is taken back.

@@ -2,12 +2,13 @@
 //!
 //! # Theory of operation
 //!
-//! The launcher has made the session's folder. The shim is begun with two pipes, leaves its
-//! parent at once, and waits for a word. Meanwhile the launcher puts `launch.json` there,
-//! durably: a process takes as long to begin as a disk does to write. By its standard input
-//! the shim gets the agent's environment, which may hold secrets: so these stand in no file,
-//! in no argument, and not in the shim's own environment. An empty entry at the end is the
-//! word to go; without it the launcher changed its mind or died, and nothing is started.
+//! The launcher has made the session's folder. The shim is begun with two pipes, and leaves its
+//! parent at once. By its standard input it gets the agent's environment, which may hold secrets:
+//! so these stand in no file, in no argument, and not in the shim's own environment. With it
+//! comes what is to be launched, and the shim makes the agent ready, all but its program. Meanwhile
+//! the launcher puts `launch.json` there, durably: a process takes as long to begin as a disk does
+//! to write. Then comes the word to go; without it the launcher changed its mind or died, and
+//! nothing is started.
 //!
 //! Its standard output answers: `running` and who, once the agent runs; then `started`, once
 //! `shim.json` is durable; or `failed` and why. So the launcher looks for a sign of the agent
@@ -34,6 +35,8 @@ use crate::{AFTER, HELD, RUNNING, TAKE_OVER, VERB, WHEN_TOLD};
 
 /// The unit of systemd's that our daemon runs in, if it is installed.
 pub const UNIT: &str = "lariat.service";
+/// The word to go.
+const GO: u8 = b'!';
 /// What `systemd-run` needs of the environment to find the user's systemd.
 const TO_SYSTEMD: [&str; 3] = ["PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
@@ -64,6 +67,8 @@ pub struct Begun {
     folder: PathBuf,
     /// None yet, where it has to begin in a scope of its own.
     child: Option<Child>,
+    /// What it has still to be told.
+    untold: Vec<u8>,
 }
 
 /// Begins a shim for a folder that is about to have a launch record; `program` is lariat itself.
@@ -71,19 +76,28 @@ pub fn begin(program: &Path, folder: &Path) -> Result<Begun, StartError> {
     let here = !cgroup::is_in_unit(UNIT);
     let child = here.then(|| spawn(begin_at(program), WHEN_TOLD, folder)).transpose();
     let child = child.map_err(|e| StartError::Run(program.to_owned(), e))?;
-    Ok(Begun { program: program.to_owned(), folder: folder.to_owned(), child })
+    Ok(Begun { program: program.to_owned(), folder: folder.to_owned(), child, untold: Vec::new() })
 }
 
 impl Begun {
-    /// Has it start the agent, now that its launch is on record; `env` is the agent's
-    /// environment. Returns when the agent runs.
-    pub fn go(mut self, env: &[(OsString, OsString)]) -> Result<Running, StartError> {
+    /// Has it make the agent ready: `launch` is about to be its record, `env` is the agent's environment.
+    pub fn ready(&mut self, launch: &str, env: &[(OsString, OsString)]) {
         let entries = env.iter().flat_map(|(n, v)| [n.as_bytes(), b"=", v.as_bytes(), b"\0"].concat());
-        let given: Vec<u8> = entries.chain([0]).collect();
+        let told: Vec<u8> = entries.chain([0]).chain(launch.bytes()).chain([0]).collect();
+        match self.child.as_mut().and_then(|child| child.stdin.as_mut()) {
+            Some(stdin) => drop(stdin.write_all(&told)), // what has died says so when it is to go
+            None => self.untold = told,
+        }
+    }
+
+    /// Has it start the agent, now that its launch is on record. Returns when the agent runs.
+    pub fn go(mut self) -> Result<Running, StartError> {
+        let mut untold = std::mem::take(&mut self.untold);
+        untold.push(GO);
         let said = match self.child.take() {
-            Some(child) => tell(child, &given),
-            None => said_apart(&self.program, &self.folder, WHEN_TOLD, &given)
-                .map_or_else(|| tell(spawn(begin_at(&self.program), WHEN_TOLD, &self.folder)?, &given), Ok),
+            Some(child) => tell(child, &untold),
+            None => said_apart(&self.program, &self.folder, WHEN_TOLD, &untold)
+                .map_or_else(|| tell(spawn(begin_at(&self.program), WHEN_TOLD, &self.folder)?, &untold), Ok),
         };
         let said = said.map_err(|e| StartError::Run(self.program.clone(), e))?;
         match said.line.strip_prefix(RUNNING).map(serde_json::from_str) {
@@ -217,16 +231,34 @@ pub fn after(folder: &Path) {
     let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
-/// What a launcher hands over on standard input, to its end; whether the word to go came with
-/// it: an empty entry after all others.
-pub(crate) fn given_environment() -> (Vec<(OsString, OsString)>, bool) {
-    let mut bytes = Vec::new();
-    if io::stdin().read_to_end(&mut bytes).is_err() {
-        return (Vec::new(), false);
+/// The environment that a launcher hands over on standard input: to an empty entry, or to the end.
+pub(crate) fn given_environment() -> io::Result<Vec<(OsString, OsString)>> {
+    let mut given = Vec::new();
+    loop {
+        let entry = given_entry()?;
+        if entry.is_empty() {
+            return Ok(given);
+        }
+        if let Some(at) = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0) {
+            given.push((OsStr::from_bytes(&entry[..at]).to_owned(), OsString::from_vec(entry[at + 1..].to_vec())));
+        }
     }
-    let entries = bytes.split(|b| *b == 0).filter_map(|entry| {
-        let at = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0)?;
-        Some((OsStr::from_bytes(&entry[..at]).to_owned(), OsString::from_vec(entry[at + 1..].to_vec())))
-    });
-    (entries.collect(), bytes == [0] || bytes.ends_with(&[0, 0]))
+}
+
+/// What it hands over next: what is to be launched.
+pub(crate) fn given_launch() -> Option<record::Launch> {
+    serde_json::from_slice(&given_entry().ok()?).ok()
+}
+
+/// Waits for the word to go; whether it came.
+pub(crate) fn is_told_to_go() -> bool {
+    let mut word = [0];
+    io::stdin().read_exact(&mut word).is_ok() && word == [GO]
+}
+
+fn given_entry() -> io::Result<Vec<u8>> {
+    let mut entry = Vec::new();
+    io::stdin().lock().read_until(0, &mut entry)?;
+    entry.pop_if(|last| *last == 0);
+    Ok(entry)
 }

@@ -1,29 +1,40 @@
 //! Starting a process that stands on its own, and learning how it ended.
 //!
-//! [`start`] makes a [`Command`] begin in a session of its own, on its own terminal and in its
+//! [`ready`] makes a [`Command`] begin in a session of its own, on its own terminal and in its
 //! own cgroup, before the first instruction of the program. It is done between fork and exec
 //! rather than by a second stage of our own binary: that costs an exec less, and a program that
-//! cannot be executed is told by the very call that starts it, with its reason.
+//! cannot be executed is told by the very call that lets it go, with its reason.
 //!
 //! [`split`] forks, for a process that has one thread and only sleeps: it shares
 //! every page with its parent, so it costs next to nothing.
 #![expect(unsafe_code, reason = "fork, pre_exec, close_range and PIDFD_GET_INFO have no safe interface")]
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, WaitOptions};
 
-/// Starts a command as the leader of a new session, with no signal blocked; with `terminal`, its standard input becomes
-/// its controlling terminal; with a cgroup (its directory, opened), it is born there if that may
-/// be. Gives its PID and whether it is in the cgroup; it is a child of ours, to be reaped by us.
+/// A program is executed sooner than this.
+const AWAKE: Duration = Duration::from_millis(1);
+
+/// Starts a command as the leader of a new session, with no signal blocked. It is a child of ours, to be reaped by us.
+pub fn start(command: &mut Command) -> io::Result<()> {
+    ready(command, false, None)?.go()
+}
+
+/// Has a command stand ready to begin as the leader of a new session, with no signal blocked; with `terminal`, its
+/// standard input becomes its controlling terminal; with a cgroup (its directory, opened), it is born there if that may
+/// be. It is a child of ours, to be reaped by us.
 ///
 /// Born, not moved: to move a process into a cgroup makes the kernel wait for all others, which
 /// took 2 to 25 ms here.
-pub fn start(command: &mut Command, terminal: bool, cgroup: Option<BorrowedFd<'_>>) -> io::Result<(u32, bool)> {
+pub fn ready(command: &mut Command, terminal: bool, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Ready> {
     let ground = move || {
         rustix::process::setsid()?;
         if terminal {
@@ -34,25 +45,79 @@ pub fn start(command: &mut Command, terminal: bool, cgroup: Option<BorrowedFd<'_
     // SAFETY: it makes three system calls and allocates nothing. (It would be free to: the copy
     // that runs it is made of a process with a single thread.)
     unsafe { command.pre_exec(ground) };
-    let (mut reader, mut writer) = io::pipe()?;
+    let (mut theirs, ours) = UnixStream::pair()?;
+    let word = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let born = cgroup.and_then(|cgroup| split_into(cgroup).ok());
     let inside = born.is_some();
     match born.map_or_else(split, Ok)? {
         Side::Copy => {
-            let error = command.exec().raw_os_error().unwrap_or(libc::EIO);
-            let _ = writer.write_all(&error.to_ne_bytes());
+            drop(ours);
+            if is_told(&word, &theirs) {
+                let error = command.exec().raw_os_error().unwrap_or(libc::EIO);
+                let _ = theirs.write_all(&error.to_ne_bytes());
+            }
             std::process::exit(127);
         }
-        Side::Before(pid) => {
-            // Closed by the exec, or told why there was none.
-            drop(writer);
-            let mut error = [0; 4];
-            if reader.read_exact(&mut error).is_err() {
-                return Ok((pid, inside));
-            }
-            let _ = rustix::process::waitpid(Pid::from_raw(pid.cast_signed()), WaitOptions::empty());
-            Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)))
+        Side::Before(pid) => Ok(Ready { pid, inside, word, line: Some(ours) }),
+    }
+}
+
+/// A copy of ours that waits for the word to become a program. Dropped without it, it leaves.
+#[derive(Debug)]
+pub struct Ready {
+    /// Its PID, which stays.
+    pub pid: u32,
+    /// Whether it is in the cgroup.
+    pub inside: bool,
+    /// The word. By a line it would be woken on our own processor, as if we were to rest now.
+    word: OwnedFd,
+    /// How each knows that the other is there, and where it tells what went wrong.
+    line: Option<UnixStream>,
+}
+
+impl Ready {
+    /// Gives it the word, and learns whether it could become the program.
+    pub fn go(mut self) -> io::Result<()> {
+        let mut line = self.line.take().ok_or(io::ErrorKind::NotConnected)?;
+        rustix::io::write(&self.word, &1u64.to_ne_bytes())?;
+        stay_awake(&line);
+        let mut error = [0; 4];
+        // Closed by the exec, or told why there was none.
+        if line.read_exact(&mut error).is_err() {
+            return Ok(());
         }
+        self.reap();
+        Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)))
+    }
+
+    fn reap(&self) {
+        let _ = rustix::process::waitpid(Pid::from_raw(self.pid.cast_signed()), WaitOptions::empty());
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if let Some(line) = self.line.take() {
+            drop(line);
+            self.reap();
+        }
+    }
+}
+
+/// Waits for the word; whether it came before whoever is to say it was gone.
+fn is_told(word: &OwnedFd, line: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(word, PollFlags::IN), PollFd::new(line, PollFlags::IN)];
+    while matches!(poll(&mut fds, None), Err(rustix::io::Errno::INTR)) {}
+    rustix::io::read(word, &mut [0; 8]).is_ok()
+}
+
+/// Waits for a moment without going to sleep until there is something to read: whoever is woken by a process that
+/// becomes another program is put on the processor of that one, and waits there until it rests.
+fn stay_awake(line: &UnixStream) {
+    let until = Instant::now() + AWAKE;
+    let mut fds = [PollFd::new(line, PollFlags::IN)];
+    while matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0)) && Instant::now() < until {
+        std::thread::yield_now();
     }
 }
 

@@ -103,7 +103,7 @@ pub fn start_quietly() -> Result<(), Failure> {
 fn until_ready(mut command: Command) -> Result<bool, Failure> {
     let (mut reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
-    spawn::start(&mut command, false, None)?;
+    spawn::start(&mut command)?;
     drop(command); // its end of the pipe
     let mut line = String::new();
     reader.read_to_string(&mut line)?;

@@ -69,7 +69,7 @@ fn open(made: &Once) {
     #[expect(clippy::disallowed_methods, reason = "a person asked for a browser")]
     let mut command = Command::new("xdg-open");
     command.arg(&made.page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Err(e) = spawn::start(&mut command, false, None) {
+    if let Err(e) = spawn::start(&mut command) {
         complain(format_args!(
             "no browser could be opened ({}); open the address yourself",
             Untrusted::new(e.to_string()).row()

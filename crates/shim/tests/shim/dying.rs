@@ -56,16 +56,19 @@ fn at_every_point_nothing_false_is_recorded() {
 #[test]
 fn who_is_not_told_to_go_starts_nothing() {
     let place = Place::new("untold");
-    // What a launcher had handed over when it died: nothing, a part, all but the word.
-    for (n, given) in ["", "A=1", "A=1\\0", "A=1\\0B=2", "A=1\\0B=2\\0"].into_iter().enumerate() {
-        let session = place.script(&format!("s{n}"), "exit 3");
+    // What a launcher had handed over when it died: nothing, a part, all but the word, another word.
+    let untold =
+        ["", "A=1", "A=1\\0", "A=1\\0B=2\\0\\0", "A=1\\0\\0{", "\\0LAUNCH", "A=1\\0\\0LAUNCH\\0", "\\0LAUNCH\\0?"];
+    for (n, given) in untold.into_iter().enumerate() {
+        let session = place.script(&format!("s{n}"), "echo > began; exit 3");
         session.put_launch();
         assert_eq!(session.run_given(given), "", "{given}");
         place.wait_for_quiet();
+        assert!(!place.work().join("began").exists(), "{given}");
         let left: Vec<_> = fs::read_dir(&session.folder).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["launch.json"], "{given}");
     }
-    for (n, given) in ["\\0", "A=3\\0\\0"].into_iter().enumerate() {
+    for (n, given) in ["\\0LAUNCH\\0!", "A=3\\0\\0LAUNCH\\0!"].into_iter().enumerate() {
         let session = place.script(&format!("t{n}"), "exit ${A:-3}");
         session.put_launch();
         let said = session.run_given(given);

@@ -113,9 +113,11 @@ impl Session<'_> {
         self.place.world().run(&program).stdout.trim_end().to_owned()
     }
 
-    /// Runs one that waits for the word to go, with what it is given, as `printf` writes it.
+    /// Runs one that waits for the word to go, with what it is given, as `printf` writes it; `LAUNCH` is what stands
+    /// in the launch record.
     pub fn run_given(&self, given: &str) -> String {
-        let script = format!("printf '{given}' | lariat-shim __shim --when-told \"$0\" | cat");
+        let given = given.replace("LAUNCH", "'; cat \"$0/launch.json\"; printf '");
+        let script = format!("{{ printf '{given}'; }} | lariat-shim __shim --when-told \"$0\" | cat");
         let program = self.place.program("sh").args(["-c", &script]).arg(&self.folder);
         self.place.world().run(&program).stdout.trim_end().to_owned()
     }
