@@ -5,7 +5,7 @@
 //! cannot be read or told stays.
 
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use lariat_core::{Time, Want};
 use lariat_sys::process::Identity;
 use lariat_sys::{clock, file};
 
-use crate::launched::{All, Launched};
+use crate::launched::Launched;
+use crate::list::Known;
 use crate::records::{Wish, Wishes, folder_name};
 
 /// How long what has ended is kept, unless a person says otherwise.
@@ -37,30 +38,34 @@ pub struct Old {
     pub last: Time,
 }
 
-/// What may be forgotten now. What was read of them already tells of most that it may not.
-pub fn old(places: &Places, retain: Duration, known: Option<&All>) -> Vec<Old> {
+/// What may be forgotten now.
+pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
+    old_among(places, retain, &Known::read(places))
+}
+
+/// The same, by what was read before: of most it tells that they may not. What may go is looked at again.
+pub(crate) fn old_among(places: &Places, retain: Duration, known: &Known) -> Vec<Old> {
     let sessions = places.state.join("sessions");
     let entries = file::Directory::open(&sessions).and_then(|d| d.entries()).unwrap_or_default();
-    let read = OnceCell::new();
     let limit = clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX);
-    let known = known.into_iter().flat_map(|all| all.by_id.values().chain(&all.without_id));
-    let lately = known.filter(|l| l.exit.as_ref().is_some_and(|e| e.at.0 >= limit)).map(|l| l.folder.as_path());
-    let lately: HashSet<&Path> = lately.collect();
+    let Known { wishes, launched } = known;
+    let launched = launched.by_id.values().chain(&launched.without_id);
+    let launched: HashMap<&Path, &Launched> = launched.map(|l| (l.folder.as_path(), l)).collect();
+    let stays = |l: &Launched| match &l.exit {
+        Some(exit) => exit.at.0 >= limit,
+        None => last_of_launched(l, wish_of(wishes, l)).is_none_or(|last| last.0 >= limit),
+    };
+    let wished = OnceCell::new();
     let mut found: Vec<Old> = entries
         .into_iter()
         .filter_map(|entry| {
             let folder = sessions.join(&entry.name);
-            if lately.contains(folder.as_path()) {
+            if launched.get(folder.as_path()).is_some_and(|l| stays(l)) {
                 return None;
             }
-            let wishes = read.get_or_init(|| Wishes::read(places));
-            let wish = wishes.by_id.values().find(|w| folder_name(&w.id) == entry.name);
             let last = match Launched::read(&folder) {
-                Ok(Some(launched)) => {
-                    let id = launched.record.native_id.as_ref().map(|n| format!("{}:{n}", launched.record.agent));
-                    last_of_launched(&launched, id.and_then(|id| wishes.by_id.get(&id)))
-                }
-                Ok(None) => wish.and_then(last_of_wish),
+                Ok(Some(launched)) => last_of_launched(&launched, wish_of(wishes, &launched)),
+                Ok(None) => wished.get_or_init(|| by_folder(wishes)).get(&entry.name).copied().and_then(last_of_wish),
                 Err(_) => None,
             }?;
             (last.0 < limit).then_some(Old { folder, name: entry.name, last })
@@ -68,6 +73,16 @@ pub fn old(places: &Places, retain: Duration, known: Option<&All>) -> Vec<Old> {
         .collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
+}
+
+fn wish_of<'a>(wishes: &'a Wishes, launched: &Launched) -> Option<&'a Wish> {
+    let native = launched.record.native_id.as_ref()?;
+    wishes.by_id.get(&format!("{}:{native}", launched.record.agent))
+}
+
+/// The wishes by the folder that each has if its session was not launched.
+fn by_folder(wishes: &Wishes) -> HashMap<String, &Wish> {
+    wishes.by_id.values().map(|wish| (folder_name(&wish.id), wish)).collect()
 }
 
 /// Only what has an end on record: what was cut off is kept for whoever wants it

@@ -100,7 +100,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     durable::make_folder(&places.state).map_err(files(&places.state))?;
     let Entered { lock, known, handle, folder, begun } = enter(question, order, &cwd)?;
     point("launch.claimed");
-    evict::forget(&evict::old(places, evict::retain(places), Some(&known.launched)));
+    evict::forget(&evict::old_among(places, evict::retain(places), &known));
     durable::begin_folder(&folder).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
     let stores = Places::stores_of(&order.env);

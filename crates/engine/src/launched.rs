@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::after::{self, After};
 use crate::ask;
-use crate::records::Wishes;
+use crate::records::{Wishes, of_each};
 use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
@@ -113,9 +113,9 @@ impl All {
             Ok(entries) => entries,
             Err(_) => return all, // told of where the wishes are read
         };
-        for entry in entries {
-            let folder = sessions.join(entry.name);
-            match Launched::read(&folder) {
+        let folders: Vec<PathBuf> = entries.into_iter().map(|entry| sessions.join(entry.name)).collect();
+        for (folder, read) in folders.iter().zip(of_each(&folders, Launched::read)) {
+            match read {
                 Ok(Some(launched)) => match &launched.record.native_id {
                     Some(native) => {
                         let id = format!("{}:{native}", launched.record.agent);
@@ -136,7 +136,7 @@ impl All {
                 Ok(None) => {}
                 Err(error) => all.warnings.push(Warning {
                     adapter: "lariat",
-                    path: Some(places.shown(&folder)),
+                    path: Some(places.shown(folder)),
                     error: Untrusted::new(error.to_string()),
                     last_ok: None,
                 }),

@@ -35,7 +35,7 @@ pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
     let worktrees = worktree::removable(common, retain, args.yes)?;
     // Nobody starts one again between the look and the forgetting.
     let _guard = args.yes.then(|| claims::guard(&live.places)).transpose()?;
-    let old = evict::old(&live.places, retain, None);
+    let old = evict::old(&live.places, retain);
     let done = args.yes.then(|| evict::forget(&old));
     if out.json {
         let records = old.into_iter().map(|o| Row { name: o.name.into(), last: o.last }).collect();
