@@ -389,7 +389,7 @@ fn command<T>(tui: &Terminal, text: &str, mut effect: impl FnMut() -> Option<T>)
 #[test]
 fn after_clear_its_handle_goes_with_it_to_the_new_session() {
     let stage = Stage::new("launch-clear");
-    let _gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let gemini = Gemini::install(&stage.sandbox, &stage.model);
     let (handle, first, pid) = launch(&stage, &[]);
     stage.until("idle", "no turn yet");
     act(&stage, &["send", &handle, "first words", "--wait", "--json"]);
@@ -417,6 +417,12 @@ fn after_clear_its_handle_goes_with_it_to_the_new_session() {
     assert_eq!(stage.look().row(&first).ended("done").0["prompt"], "first words");
     stage.model.release("here");
     stage.until_of(second.id(), "idle", "");
+    // Gone from the store, the old one is no row: its process is not there.
+    let chat = gemini.chats().into_iter().find(|p| p.to_string_lossy().contains(&first[..8])).expect("its file");
+    let aside = stage.sandbox.home().join("aside");
+    fs::rename(&chat, &aside).expect("another place");
+    assert_eq!(stage.look().only().id(), second.id());
+    fs::rename(aside, chat).expect("its place");
 
     // Once more; and back by the list of all, which only the next prompt tells of.
     tui.wait_for_text("Type your message", DEADLINE);

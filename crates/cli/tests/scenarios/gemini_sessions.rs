@@ -284,6 +284,21 @@ fn a_session_that_clear_has_begun_is_the_terminal_s_before_anything_is_said() {
     loose.signal(Signal::KILL);
     loose.wait(DEADLINE);
     list(&sandbox).expect(&id(2), "starting", Some(tui.pid()));
+    // Two terminals claim it: one of them has not begun another yet.
+    let other = sandbox.terminal(&gemini(&sandbox, &["--session-id", &id(4)]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).find(&id(4)).is_some());
+    let late = now() + 1000;
+    store.typed(&[(&id(1), "/clear", late), (&id(4), "/clear", late + 10_000)]);
+    let claimed = store.session_at(&id(5), &work, "07-50", late + 10_050);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "unknown", Some(tui.pid()));
+    seen.expect(&id(4), "starting", Some(other.pid()));
+    seen.expect(&id(5), "unknown", None);
+    other.signal(Signal::KILL);
+    other.wait(DEADLINE);
+    fs::remove_file(claimed.path).expect("it was there");
+    store.typed(&[(&id(1), "/clear", soon + 100)]);
+    list(&sandbox).expect(&id(2), "starting", Some(tui.pid()));
     store.session_at(&id(3), &work, "07-49", soon + 160);
     let seen = list(&sandbox);
     seen.expect(&id(1), "unknown", Some(tui.pid()));
