@@ -97,13 +97,14 @@ impl Bound {
             let cwd = ap::standing(hold.bond.process.pid)?;
             let project = projects.iter().find(|p| same_place(Path::new(p.cwd), Path::new(cwd.raw())))?;
             let place = self.place(first, hold, project)?;
-            (place.session != *first).then(|| (first.clone(), place, typed::path(project.folder)))
+            // Whom another one was started for may be that one's: whichever of them has moved on.
+            let free = !self.holds.contains_key(&place.session);
+            free.then(|| (first.clone(), place, typed::path(project.folder)))
         });
         let moves: Vec<(String, Place, PathBuf)> = moves.collect();
         for (first, place, log) in &moves {
-            let claimed = moves.iter().filter(|(_, other, _)| other.session == place.session).count() > 1;
-            if claimed || self.holds.contains_key(&place.session) {
-                continue;
+            if self.holds.contains_key(&place.session) {
+                continue; // one session, one process
             }
             let Some(mut hold) = self.holds.remove(first) else { continue };
             let pid = hold.bond.process.pid;

@@ -6,8 +6,8 @@
 //! the process is. `/clear` begins a file at once: until something is typed after it, that beginning tells, if only one
 //! began and nothing was asked in it that was not typed here.
 //!
-//! Whatever fits two sessions, or was typed in two terminals at about the same time, tells nothing. All terminals of a project write
-//! the whole file anew, in place: one may undo the entry of another.
+//! Whatever fits two sessions, or may have been typed in another terminal, tells nothing. All terminals of a project
+//! write the whole file anew, in place: one may undo the entry of another.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -183,7 +183,7 @@ impl Log {
     /// Where a process is that was moved like this, if it was, and in which this was typed since.
     fn since(&self, moved: Option<&Entry>, typed: &[&Entry], sessions: &[Told<'_>]) -> Found {
         let tell = |entry: &Entry, fits: Vec<&Told<'_>>| match fits[..] {
-            [only] if !self.is_anothers_too(entry) => Found::Here(Place {
+            [only] if !self.may_be_anothers(entry, only) => Found::Here(Place {
                 session: only.id.to_owned(),
                 left: Time(moved.unwrap_or(entry).at),
                 by_time: entry.what == What::Clear,
@@ -207,10 +207,13 @@ impl Log {
         }
     }
 
-    /// Whether the same was typed at about the same time in another terminal.
-    fn is_anothers_too(&self, entry: &Entry) -> bool {
-        let same = |e: &Entry| e.what == entry.what && (e.at - entry.at).abs() <= RECORDED_MS;
-        self.0.iter().any(|e| e.by != entry.by && same(e))
+    /// Whether the same was typed in another terminal, at a time that fits the session too.
+    fn may_be_anothers(&self, entry: &Entry, session: &Told<'_>) -> bool {
+        let fits = |e: &Entry| match e.what {
+            What::Clear => session.started.is_some_and(|at| follows(e, at, BEGUN_MS)),
+            _ => (e.at - entry.at).abs() <= RECORDED_MS,
+        };
+        self.0.iter().any(|e| e.by != entry.by && e.what == entry.what && fits(e))
     }
 }
 
@@ -286,7 +289,8 @@ mod tests {
         assert_eq!(place(&log(&[("x", "/clear", 200), ("x", "two", 300)]), &[two()]), None);
         // Two were cleared together.
         let both = log(&[("a", "/clear", 200), ("x", "/new", 900)]);
-        assert_eq!(place(&both, &[told("b", 240, &[])]), None);
+        assert_eq!(place(&both, &[told("b", 240, &[])]).as_deref(), Some("b"), "it began before that");
+        assert_eq!(place(&both, &[told("b", 950, &[])]), None);
         assert_eq!(place(&log(&[("a", "/clear", 200)]), &[told("b", 240, &[]), told("c", 250, &[])]), None);
         assert_eq!(place(&log(&[("a", "/clear", 200)]), &[told("b", 60_201, &[])]), None);
         assert_eq!(place(&log(&[("a", "/clear", 200)]), &[told("b", 240, &[("zero", 250)])]), None);

@@ -284,10 +284,10 @@ fn a_session_that_clear_has_begun_is_the_terminal_s_before_anything_is_said() {
     loose.signal(Signal::KILL);
     loose.wait(DEADLINE);
     list(&sandbox).expect(&id(2), "starting", Some(tui.pid()));
-    // Two terminals claim it: one of them has not begun another yet.
+    // Two terminals were cleared, and one session has begun so far.
     let other = sandbox.terminal(&gemini(&sandbox, &["--session-id", &id(4)]));
     wait_until("it runs", DEADLINE, || list(&sandbox).find(&id(4)).is_some());
-    let late = now() + 1000;
+    let late = now() + 5000;
     store.typed(&[(&id(1), "/clear", late), (&id(4), "/clear", late + 10_000)]);
     let claimed = store.session_at(&id(5), &work, "07-50", late + 10_050);
     let seen = list(&sandbox);
