@@ -61,7 +61,7 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
 }
 
 /// How much of a string the fold gets to see.
-const TEXT: usize = 600;
+pub(crate) const TEXT: usize = 600;
 /// How far into a file its head may reach.
 const HEAD: u64 = 4 << 20;
 /// How far back a tail may reach; a store that tells nothing there is unread.

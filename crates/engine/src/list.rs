@@ -216,6 +216,9 @@ impl Shared {
         let known: HashSet<&str> = known.collect();
         let agents = self.adapters();
         let left = self.known.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
+        // One that has moved on to another session has its handle there.
+        let handles: HashSet<&str> = listing.sessions.iter().filter_map(|s| s.handle.as_deref()).collect();
+        let left = left.filter(|(_, l)| !handles.contains(l.record.launch.handle.as_str()));
         let all = self.question.scope == Scope::All;
         let mut hidden = 0;
         let living = left.filter(|(_, l)| {

@@ -1,8 +1,9 @@
 //! Which process holds which session.
 //!
 //! By the id in its arguments: `--session-id`, or `--resume` with a whole id. In a terminal `/clear`
-//! and `/resume` change the session and not the arguments; so a terminal may also hold a session of
-//! its directory that was written since it started and that nobody else holds.
+//! and `/resume` change the session and not the arguments. Where it went is told by what was typed in it
+//! ([`typed`]); where that tells nothing, a terminal may also hold a session of its directory that was
+//! written since it started and that nobody else holds.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use lariat_core::{Fact, Observation, Time, Witness};
 use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
 
+use super::typed::{self, Log, Place, Told};
 use super::{NAME, runs};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Report, same_place};
@@ -25,6 +27,8 @@ pub struct Hold {
     pub headless: bool,
     /// It uses every tool without asking.
     pub free: bool,
+    /// Nobody else was started for the same session.
+    alone: bool,
 }
 
 /// A process that may hold a session it does not name.
@@ -32,7 +36,8 @@ pub struct Loose {
     pid: u32,
     cwd: Option<String>,
     started: Time,
-    told: &'static str,
+    /// It was started for a session that is known.
+    named: bool,
 }
 
 /// A session that was just written may bear a time of the clock's last tick.
@@ -51,7 +56,8 @@ impl Loose {
 
     /// Why the session is not known to have ended.
     pub fn told(&self) -> String {
-        format!("gemini process {}, {}, stands in the same or an unknown directory", self.pid, self.told)
+        let how = if self.named { "which may have moved on from its first session" } else { "tied to no session" };
+        format!("gemini process {}, {how}, stands in the same or an unknown directory", self.pid)
     }
 }
 
@@ -64,6 +70,69 @@ pub struct Bound {
     pub notes: HashMap<String, Vec<Observation>>,
     /// Processes that may hold a session they do not name.
     pub loose: Vec<Loose>,
+    /// Sessions that a process was started for and has left: when, and who.
+    pub left: HashMap<String, (Time, u32)>,
+}
+
+/// The sessions of one project.
+pub struct Project<'a> {
+    /// Its folder in the store.
+    pub folder: &'a Path,
+    /// Where its terminals stand.
+    pub cwd: &'a str,
+    /// All that are known.
+    pub sessions: Vec<Told<'a>>,
+}
+
+impl Bound {
+    /// Since when a terminal may have moved on to another session.
+    pub fn moving_since(&self) -> Option<Time> {
+        self.loose.iter().filter(|l| l.named).map(|l| l.started).min()
+    }
+
+    /// Follows terminals to the sessions that they have moved on to.
+    pub fn follow(&mut self, look: &Look<'_>, projects: &[Project<'_>]) {
+        let terminals = self.holds.iter().filter(|(_, hold)| !hold.headless && hold.alone);
+        let moves = terminals.filter_map(|(first, hold)| {
+            let cwd = ap::standing(hold.bond.process.pid)?;
+            let project = projects.iter().find(|p| same_place(Path::new(p.cwd), Path::new(cwd.raw())))?;
+            let place = self.place(first, hold, project)?;
+            // Whom another one was started for may be that one's: whichever of them has moved on.
+            let free = !self.holds.contains_key(&place.session);
+            free.then(|| (first.clone(), place, typed::path(project.folder)))
+        });
+        let moves: Vec<(String, Place, PathBuf)> = moves.collect();
+        for (first, place, log) in &moves {
+            if self.holds.contains_key(&place.session) {
+                continue; // one session, one process
+            }
+            let Some(mut hold) = self.holds.remove(first) else { continue };
+            let pid = hold.bond.process.pid;
+            let by = if place.by_time {
+                "begun by a /clear that was typed in it"
+            } else {
+                "what was typed in it stands here"
+            };
+            hold.bond.evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(pid), by: by.into() })
+                .from(look.places.shown(log));
+            self.loose.retain(|l| l.pid != pid);
+            self.left.insert(first.clone(), (place.left, pid));
+            self.holds.insert(place.session.clone(), hold);
+        }
+    }
+
+    /// Where a terminal is, if that can be told.
+    fn place(&self, first: &str, hold: &Hold, project: &Project<'_>) -> Option<Place> {
+        let started = ap::started(&hold.bond.process);
+        let elsewhere = |s: &Told<'_>| s.id != first && s.updated.is_some_and(|at| at + SLACK_MS >= started.0);
+        if !project.sessions.iter().any(elsewhere) {
+            return None;
+        }
+        let place = Log::read(project.folder)?.place(first, started, &project.sessions)?;
+        // One that names no session may have begun one at the same time.
+        let anybody = || self.loose.iter().any(|l| !l.named && l.could_hold(Some(project.cwd), None));
+        (!place.by_time || !anybody()).then_some(place)
+    }
 }
 
 /// Binds processes to sessions.
@@ -77,21 +146,22 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
     for (process, run) in agents {
         let arguments: Vec<&str> = process.arguments().skip(run.arguments).collect();
         let headless = is_headless(process, &arguments);
-        let loose = |told| Loose {
+        let loose = |named| Loose {
             pid: process.pid,
             cwd: ap::standing(process.pid).map(|c| c.raw().to_owned()),
             started: ap::started(process),
-            told,
+            named,
         };
         let Some((session, by)) = by_arguments(&arguments) else {
-            bound.loose.push(loose("tied to no session"));
+            bound.loose.push(loose(false));
             unbound.push((process.clone(), run));
             continue;
         };
         if !headless {
-            bound.loose.push(loose("which may have moved on from its first session"));
+            bound.loose.push(loose(true));
         }
-        if let Some(other) = bound.holds.get(&session) {
+        if let Some(other) = bound.holds.get_mut(&session) {
+            other.alone = false;
             let also = format!("process {} also works on this session, beside {}", process.pid, other.bond.process.pid);
             let note = Observation::new(Witness::Process, Fact::Note(also.into()));
             bound.notes.entry(session).or_default().push(note);
@@ -101,7 +171,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
             .from(format!("/proc/{}/cmdline", process.pid));
         let bond = Bond { process: process.clone(), evidence };
         let free = arguments.iter().any(|a| matches!(*a, "-y" | "--yolo" | "yolo" | "--approval-mode=yolo"));
-        bound.holds.insert(session, Hold { bond, headless, free });
+        bound.holds.insert(session, Hold { bond, headless, free, alone: true });
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
     bound

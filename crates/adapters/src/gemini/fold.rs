@@ -23,8 +23,12 @@ use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::typed;
 use crate::json::{Keep, Value};
 use crate::reader::Fold;
+
+/// How many of the last prompts are kept.
+const ASKED: usize = 64;
 
 /// How the last turn stands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -74,6 +78,8 @@ pub struct Chat {
     pub said: Option<i64>,
     /// Taken up again, and nothing dated was written since.
     pub reopened: bool,
+    /// The last prompts that were added by themselves, and when.
+    pub asked: Vec<(u64, i64)>,
     messages: Vec<(u64, Kind)>,
     /// What was said after the last turn, of how it ended.
     after: Option<Stand>,
@@ -155,9 +161,16 @@ impl Chat {
         if message.get("tokens").exists() {
             self.told = None;
         }
-        if kind(message) != Kind::Aside || self.after.is_some() {
-            self.said = self.said.max(message.get("timestamp").str().and_then(Time::parse).map(|t| t.0));
+        let at = message.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
+        let kind = kind(message);
+        if kind != Kind::Aside || self.after.is_some() {
+            self.said = self.said.max(at);
             self.anew = false;
+        }
+        if let (Kind::Prompt, Some(text), Some(at)) = (kind, text, at) {
+            let before = self.asked.len().saturating_sub(ASKED - 1);
+            self.asked.drain(..before);
+            self.asked.push((typed::words(text), at));
         }
         self.place(message);
     }

@@ -12,6 +12,7 @@ mod fold;
 mod sessions;
 mod spent;
 pub mod talk;
+mod typed;
 
 use std::path::{Path, PathBuf};
 

@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering;
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
 
-use super::bind::{Bound, Hold, is_id};
+use super::bind::{Bound, Hold, Project, is_id};
 use super::fold::{Chat, Stand};
+use super::typed::Told;
 use super::{NAME, warning};
 use crate::agent_process as ap;
 use crate::json::Doc;
@@ -52,6 +53,9 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         .collect();
     report.hidden += hidden.len();
     stored.retain(|s| everyone || is_held(&s.short));
+    let moving = bound.moving_since();
+    let may_hold_a_terminal = |file: &Found| moving.is_some_and(|since| file.key.mtime / 1_000_000 >= since.0);
+    stored.iter_mut().filter(|s| may_hold_a_terminal(&s.file)).for_each(|s| s.file.whole = true);
     for s in stored.iter_mut().filter(|s| is_held(&s.short)) {
         s.file.whole = true;
         report.watch.extend(s.file.path.parent().map(Path::to_owned));
@@ -71,6 +75,8 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
     }
     let directories = directories(look, read.iter().map(|(s, _)| &s.project), report);
     let (sessions, nameless) = by_session(read, &bound);
+    let told = projects(&sessions, &directories, &bound);
+    bound.follow(look, &told);
     report.warnings.extend(nameless.iter().map(|path| warning(look, path, "tells no session's id".into())));
     for (id, seen) in sessions {
         let hold = bound.holds.remove(&id);
@@ -170,6 +176,13 @@ struct Seen {
     files: Vec<(Found, Read)>,
 }
 
+impl Seen {
+    /// When a file of it was last changed.
+    fn touched(&self) -> Option<Time> {
+        self.files.iter().map(|(file, _)| file.key.mtime / 1_000_000).max().map(Time)
+    }
+}
+
 /// Puts the files of each session together. One that cannot be read belongs to the session whose id
 /// begins as its name says, if there is one; of the others nothing is known but where they are.
 fn by_session(read: Vec<(Stored, Read)>, bound: &Bound) -> (BTreeMap<String, Seen>, Vec<PathBuf>) {
@@ -208,6 +221,28 @@ fn by_session(read: Vec<(Stored, Read)>, bound: &Bound) -> (BTreeMap<String, See
         seen.files.sort_by_key(|(file, read)| std::cmp::Reverse((says(read), file.key.mtime)));
     }
     (sessions, lost)
+}
+
+/// What the sessions of each project tell of where a terminal may be.
+fn projects<'a>(
+    sessions: &'a BTreeMap<String, Seen>,
+    directories: &'a HashMap<PathBuf, String>,
+    bound: &Bound,
+) -> Vec<Project<'a>> {
+    let mut found: BTreeMap<&Path, Vec<Told<'a>>> = BTreeMap::new();
+    for (id, seen) in sessions {
+        let folds = || seen.files.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r| &r.fold));
+        found.entry(&seen.project).or_default().push(Told {
+            id,
+            is_held: bound.holds.contains_key(id),
+            started: folds().filter_map(|f| f.started).min(),
+            updated: folds().filter_map(|f| f.updated).max(),
+            taken_up: folds().any(|f| f.reopened).then(|| seen.touched()).flatten().map(|t| t.0),
+            asked: folds().flat_map(|f| f.asked.iter().copied()).collect(),
+        });
+    }
+    let with = |(folder, sessions): (&'a Path, _)| Some(Project { folder, cwd: directories.get(folder)?, sessions });
+    found.into_iter().filter_map(with).collect()
 }
 
 /// The directory of each project folder.
@@ -289,7 +324,7 @@ fn sighting(
             fact.map(|fact| while_it_lives(look, hold, fact, unclear, updated))
         }
         None => {
-            observations.push(presence(look, bound, &seen, cwd.as_deref(), updated));
+            observations.push(presence(look, bound, &id, &seen, cwd.as_deref(), updated));
             fact
         }
     };
@@ -399,16 +434,26 @@ fn has_tool(look: &Look<'_>, hold: &Hold, updated: Option<Time>) -> bool {
     descendants.into_iter().any(|child| ap::started(child).0 >= since && !child.is_copy_of_parent(table))
 }
 
-/// Nobody is known to hold it: gone, unless a Gemini that could was written into it since it started.
-fn presence(look: &Look<'_>, bound: &Bound, seen: &Seen, cwd: Option<&str>, updated: Option<Time>) -> Observation {
-    let touched = seen.files.iter().map(|(file, _)| file.key.mtime / 1_000_000).max().map(Time);
+/// Nobody is known to hold it: gone, unless a Gemini that could was written into it since it started. What was written
+/// before its own process left it is that one's.
+fn presence(
+    look: &Look<'_>,
+    bound: &Bound,
+    id: &str,
+    seen: &Seen,
+    cwd: Option<&str>,
+    updated: Option<Time>,
+) -> Observation {
+    let touched = seen.touched();
     let undated = seen.files.iter().any(|(_, r)| r.as_ref().map_or(true, |r| r.fold.reopened || r.unread.is_some()));
     let written = if undated { touched.max(updated) } else { updated };
+    let left = bound.left.get(id).filter(|(at, _)| written.is_some_and(|w| w <= *at));
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
-        Ok(_) => match bound.loose.iter().find(|l| l.could_hold(cwd, written)) {
-            Some(loose) => Fact::Unseen(Untrusted::new(loose.told())),
-            None => Fact::Gone("no gemini process could be it".into()),
+        Ok(_) => match (left, bound.loose.iter().find(|l| l.could_hold(cwd, written))) {
+            (Some((_, pid)), _) => Fact::Gone(format!("gemini process {pid} has moved on to another session").into()),
+            (None, Some(loose)) => Fact::Unseen(Untrusted::new(loose.told())),
+            (None, None) => Fact::Gone("no gemini process could be it".into()),
         },
     };
     Observation::new(Witness::Process, fact)

@@ -9,7 +9,7 @@ use std::{
 use lariat_testkit::{DEADLINE, Exit, Key, Signal, Terminal, agents::Gemini, record::Store, wait_until};
 use serde_json::{Value, json};
 
-use crate::looks::{Row, Stage, Tokens, lines};
+use crate::looks::{Look, Row, Stage, Tokens, lines};
 
 /// Tools run without a question.
 const FREE: [&str; 2] = ["--approval-mode", "yolo"];
@@ -367,4 +367,115 @@ fn while_it_compresses_it_works() {
     let told = act(&stage, &["send", &handle, "fourth words", "--wait", "--json"]);
     assert_eq!(told["reply"], "echo: fourth words", "{told}");
     act(&stage, &["kill", &handle, "--json"]);
+}
+
+/// Gives a command, until it has had its effect. To ask for that must cost little: where a processor is short, whoever
+/// asks again and again takes it from Gemini.
+#[track_caller]
+fn command(tui: &Terminal, text: &str, effect: impl Fn() -> bool) {
+    tui.type_text(text);
+    tui.wait_for_text(&format!("> {text}"), DEADLINE);
+    let mut pressed = None::<Instant>;
+    wait_until(&format!("the effect of {text}"), DEADLINE, || {
+        if pressed.is_none_or(|at| at.elapsed() > EFFECT) {
+            tui.press(Key::Enter);
+            pressed = Some(Instant::now());
+        }
+        effect()
+    });
+}
+
+/// Gives a command that begins another session.
+#[track_caller]
+fn clear(gemini: &Gemini<'_>, tui: &Terminal, text: &str) {
+    let before = gemini.chats().len();
+    command(tui, text, || gemini.chats().len() > before);
+}
+
+#[test]
+fn after_clear_its_handle_goes_with_it_to_the_new_session() {
+    let stage = Stage::new("launch-clear");
+    let gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let (handle, first, pid) = launch(&stage, &[]);
+    stage.until("idle", "no turn yet");
+    act(&stage, &["send", &handle, "first words", "--wait", "--json"]);
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    tui.wait_for_text("Type your message", DEADLINE);
+    let has_left = |look: &Look, old: &str| {
+        let new = look.rows.iter().find(|r| r.0["handle"] == handle && r.id() != old)?.clone();
+        let row = look.row(old).ended("done");
+        assert_eq!(row.0["handle"], Value::Null, "{row}");
+        assert_eq!((look.live().len(), look.unbound.len()), (1, 0), "one process, one session: {new}");
+        Some(new)
+    };
+
+    // The new one's file is there at once, and nothing is said in it.
+    clear(&gemini, &tui, "/clear");
+    let second = stage.until_look("the second one", |look| has_left(look, &first)).has("pid", pid.clone());
+    let row = stage.until_of(second.id(), "idle", "no turn yet").has("pid", pid.clone()).has("handle", handle.as_str());
+    stage.agree(&row);
+    let told = act(&stage, &["send", &handle, "second words", "--wait", "--json"]);
+    assert_eq!((&told["id"], &told["reply"]), (&second.0["id"], &"echo: second words".into()), "{told}");
+    act(&stage, &["send", &handle, "HOLD here third words", "--json"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = stage.until_of(second.id(), "working", "").has("pid", pid.clone()).has("handle", handle.as_str());
+    assert_eq!(row.0["prompt"], "second words", "{row}");
+    assert_eq!(stage.look().row(&first).ended("done").0["prompt"], "first words");
+    stage.model.release("here");
+    stage.until_of(second.id(), "idle", "");
+    // Gone from the store, the old one is no row: its process is not there.
+    let chat = gemini.chats().into_iter().find(|p| p.to_string_lossy().contains(&first[..8])).expect("its file");
+    let aside = stage.sandbox.home().join("aside");
+    fs::rename(&chat, &aside).expect("another place");
+    assert_eq!(stage.look().only().id(), second.id());
+    fs::rename(aside, chat).expect("its place");
+
+    // Once more; and back by the list of all, which only the next prompt tells of.
+    tui.wait_for_text("Type your message", DEADLINE);
+    clear(&gemini, &tui, "/new");
+    let third = stage.until_look("the third one", |look| has_left(look, second.id()));
+    tui.wait_for_text("Type your message", DEADLINE);
+    // A key opens the list, another takes the first of it: the last one that was written.
+    command(&tui, "/resume", || tui.text().contains("echo: HOLD here third words"));
+    tui.wait_for_text("Type your message", DEADLINE);
+    submit(&stage, &tui, "HOLD there fourth words");
+    stage.model.wait_for_hold("there", DEADLINE);
+    stage.until_of(second.id(), "working", "").has("pid", pid).has("handle", handle.as_str());
+    let look = stage.look();
+    assert_eq!((look.live().len(), look.row(third.id()).status()), (1, "done"));
+    stage.model.release("there");
+    stage.until_of(second.id(), "idle", "");
+    act(&stage, &["kill", &handle, "--json"]);
+    wait_until("nothing is left", DEADLINE, || others(&stage).is_empty());
+    let look = stage.look();
+    let row = look.row(second.id()).ended("stopped");
+    assert_eq!(row.0["handle"], handle, "{row}");
+    assert_eq!((look.row(&first).status(), look.row(third.id()).status()), ("done", "done"));
+}
+
+#[test]
+fn one_that_lariat_did_not_launch_is_followed_too() {
+    let stage = Stage::new("tui-clear-gemini");
+    let gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let first = id('a');
+    let tui = gemini.terminal(&["--session-id", &first]);
+    tui.wait_for_text("Type your message", DEADLINE);
+    submit(&stage, &tui, "first words");
+    stage.until_of(&first, "unknown", "last turn unreadable: it has answered");
+    let pid = real(&stage, tui.pid());
+    clear(&gemini, &tui, "/clear");
+    let new = stage.until_look("another", |look| look.rows.iter().find(|r| r.id() != first).cloned());
+    let row = stage.until_of(new.id(), "starting", "").held_by(pid);
+    stage.agree(&row);
+    stage.look().row(&first).ended("done");
+    tui.wait_for_text("Type your message", DEADLINE);
+    submit(&stage, &tui, "HOLD here second words");
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_of(new.id(), "working", "turn open").held_by(pid);
+    stage.look().row(&first).ended("done");
+    stage.model.release("here");
+    stage.until_of(new.id(), "unknown", "last turn unreadable: it has answered").held_by(pid);
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.until_look("both have ended", |look| look.rows.iter().all(|r| r.status() == "done").then_some(()));
 }

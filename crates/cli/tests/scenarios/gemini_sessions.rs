@@ -195,6 +195,118 @@ fn a_terminal_may_have_moved_on_from_the_session_it_was_started_with() {
 }
 
 #[test]
+fn what_was_typed_in_a_terminal_tells_which_session_it_is_at() {
+    let sandbox = Sandbox::new("gemini-typed");
+    let store = GeminiStore::of(&sandbox);
+    let work = sandbox.work();
+    let (first, second) = (id(1), id(2));
+    let tui = sandbox.terminal(&gemini(&sandbox, &["--session-id", &first]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).find(&first).is_some());
+    let soon = now() + 1000;
+    store.session_at(&first, &work, "07-47", soon).asked("one").answered("1");
+    store.session_at(&second, &work, "07-48", soon + 200).at(soon + 330).asked("two");
+    let told = |status: &str, pid: Option<i32>| {
+        let seen = list(&sandbox);
+        let (old, new) = (seen.session(&first), seen.session(&second));
+        assert_eq!((&new["status"], &new["pid"]), (&json!(status), &json!(pid)), "{new:#}");
+        // One of them has the process.
+        assert_eq!(old["pid"], if pid.is_some() { json!(null) } else { json!(tui.pid()) }, "{old:#}");
+        assert_eq!(old["status"], if pid.is_some() { "done" } else { "unknown" }, "{old:#}");
+        assert_eq!((seen.warnings(), seen.unbound()), (Vec::<String>::new(), Vec::new()));
+    };
+    let cleared = [(first.as_str(), "/clear", soon + 150), (first.as_str(), "two", soon + 300)];
+    told("unknown", None);
+    store.typed(&cleared);
+    told("working", Some(tui.pid()));
+
+    // A list that is broken, cut off, being written or another's tells nothing.
+    let text = fs::read(store.log()).expect("what was typed");
+    for bad in [&b"{"[..], b"", &text[..text.len() - 2], b"[[[", b"{\"entries\": []}"] {
+        fs::write(store.log(), bad).expect("room");
+        told("unknown", None);
+    }
+    fs::remove_file(store.log()).expect("it was there");
+    fs::create_dir(store.log()).expect("room");
+    told("unknown", None);
+    fs::remove_dir(store.log()).expect("it was there");
+    // So do the words of an earlier process of the session, and of another terminal.
+    store.typed(&cleared.map(|(id, text, at)| (id, text, at - 3_600_000)));
+    told("unknown", None);
+    store.typed(&cleared.map(|(_, text, at)| ("another", text, at)));
+    told("unknown", None);
+    store.typed(&[&cleared[..], &[("another", "two", soon + 700)]].concat());
+    told("unknown", None);
+    store.typed(&cleared);
+    told("working", Some(tui.pid()));
+
+    // Two fit.
+    let twin = store.session_at(&id(3), &work, "07-49", soon + 210).at(soon + 340).asked("two");
+    told("unknown", None);
+    fs::remove_file(twin.path).expect("it was there");
+    // Two were started for the session: which of them was it typed in?
+    let other = sandbox.terminal(&gemini(&sandbox, &["--session-id", &first]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).session(&second)["status"] == "unknown");
+    other.signal(Signal::KILL);
+    other.wait(DEADLINE);
+    told("working", Some(tui.pid()));
+
+    // A terminal that could have begun or taken up any of them does not change what is known.
+    let third = sandbox.terminal(&gemini(&sandbox, &["--session-id", &id(4)]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).find(&id(4)).is_some());
+    told("working", Some(tui.pid()));
+    third.signal(Signal::KILL);
+    third.wait(DEADLINE);
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    let seen = list(&sandbox);
+    seen.expect(&first, "done", None);
+    seen.expect(&second, "interrupted", None);
+}
+
+#[test]
+fn a_session_that_clear_has_begun_is_the_terminal_s_before_anything_is_said() {
+    let sandbox = Sandbox::new("gemini-cleared");
+    let store = GeminiStore::of(&sandbox);
+    let work = sandbox.work();
+    let tui = sandbox.terminal(&gemini(&sandbox, &["--session-id", &id(1)]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).find(&id(1)).is_some());
+    let soon = now() + 1000;
+    store.session_at(&id(1), &work, "07-47", soon).asked("one").answered("1");
+    store.typed(&[(&id(1), "/clear", soon + 100)]);
+    list(&sandbox).expect(&id(1), "unknown", Some(tui.pid())); // nothing has come of it yet
+    store.session_at(&id(2), &work, "07-48", soon + 150);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    seen.expect(&id(2), "starting", Some(tui.pid()));
+    // One that names no session may have begun it.
+    let loose = Lookalike::start(&sandbox, &gemini(&sandbox, &[]));
+    list(&sandbox).expect(&id(2), "unknown", None);
+    loose.signal(Signal::KILL);
+    loose.wait(DEADLINE);
+    list(&sandbox).expect(&id(2), "starting", Some(tui.pid()));
+    // Two terminals were cleared, and one session has begun so far.
+    let other = sandbox.terminal(&gemini(&sandbox, &["--session-id", &id(4)]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).find(&id(4)).is_some());
+    let late = now() + 5000;
+    store.typed(&[(&id(1), "/clear", late), (&id(4), "/clear", late + 10_000)]);
+    let claimed = store.session_at(&id(5), &work, "07-50", late + 10_050);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "unknown", Some(tui.pid()));
+    seen.expect(&id(4), "starting", Some(other.pid()));
+    seen.expect(&id(5), "unknown", None);
+    other.signal(Signal::KILL);
+    other.wait(DEADLINE);
+    fs::remove_file(claimed.path).expect("it was there");
+    store.typed(&[(&id(1), "/clear", soon + 100)]);
+    list(&sandbox).expect(&id(2), "starting", Some(tui.pid()));
+    store.session_at(&id(3), &work, "07-49", soon + 160);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "unknown", Some(tui.pid()));
+    seen.expect(&id(2), "unknown", None);
+    seen.expect(&id(3), "unknown", None);
+}
+
+#[test]
 fn the_process_that_only_waits_is_not_the_agent() {
     let sandbox = Sandbox::new("gemini-wrapper");
     let store = GeminiStore::of(&sandbox);

@@ -45,6 +45,22 @@ impl GeminiStore {
         path
     }
 
+    /// What was typed in the terminals of the sandbox's project: under which first session, what and when.
+    pub fn typed(&self, entries: &[(&str, &str, i64)]) {
+        let entry = |(number, (id, text, at)): (usize, &(&str, &str, i64))| {
+            json!({"sessionId": id,
+            "messageId": number, "type": "user", "message": text, "timestamp": iso(*at)})
+        };
+        let all: Vec<Value> = entries.iter().enumerate().map(entry).collect();
+        fs::write(self.log(), serde_json::to_string_pretty(&all).expect("text")).expect("a file of the store");
+    }
+
+    /// Where that is kept.
+    pub fn log(&self) -> PathBuf {
+        let slug = self.cwd.file_name().and_then(|n| n.to_str()).expect("UTF-8");
+        self.path(&format!("tmp/{slug}/logs.json"))
+    }
+
     /// A session in a directory.
     pub fn session_in(&self, id: &str, cwd: &Path) -> GeminiChat {
         self.session_at(id, cwd, "07-47", now())
