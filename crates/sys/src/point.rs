@@ -1,7 +1,7 @@
 //! Named points in what lariat does, where a test can hold it or end it.
 //!
 //! Only with the feature `points`, never in a release:
-//! - `LARIAT_PAUSE_AT=<name>` makes whoever comes there read from the file in
+//! - `LARIAT_PAUSE_AT=<name>[,<name>…]` makes whoever comes there read from the file in
 //!   `LARIAT_PAUSE_ON`, a FIFO that the test opens for writing when it may go on;
 //! - `LARIAT_DIE_AT=<name>` ends the process there as `kill -9` would;
 //! - `LARIAT_POINTS=<file>` notes every point passed, so that a test can
@@ -11,7 +11,7 @@
 #[cfg(feature = "points")]
 pub fn point(name: &str) {
     use std::io::Write as _;
-    let is = |variable: &str| std::env::var(variable).is_ok_and(|at| at == name);
+    let is = |variable: &str| std::env::var(variable).is_ok_and(|at| at.split(',').any(|at| at == name));
     if let Some(path) = std::env::var_os("LARIAT_POINTS")
         && let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path)
     {

@@ -114,6 +114,17 @@ fn s02_a_store_that_hangs_holds_up_nobody() {
 }
 
 #[test]
+fn s02_as_many_stores_that_hang_as_there_are_threads_hold_up_nobody_else() {
+    let crowd = Crowd::gather("s02-many");
+    let program = lariat(&crowd.sandbox, &["ls", "-a", "--json", "--deadline", "300ms"])
+        .env("LARIAT_PAUSE_AT", "claude.observe,codex.observe,opencode.observe")
+        .env("LARIAT_PAUSE_ON", silent(&crowd.sandbox));
+    let seen = Answer::of(&crowd.sandbox.world().run(&program));
+    let warned: Vec<_> = seen.warnings().iter().filter_map(|w| Some(w.split_once(' ')?.0.to_owned())).collect();
+    assert_eq!((seen.code, warned), (5, ["claude", "codex", "opencode"].map(str::to_owned).to_vec()));
+}
+
+#[test]
 fn s02_what_was_not_read_is_not_absent() {
     let crowd = Crowd::gather("s02-absent");
     let sandbox = &crowd.sandbox;
