@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use lariat_shim::record::Exit;
+use lariat_shim::record::{Exit, Shim};
 use lariat_testkit::{DEADLINE, Signal, wait_until};
 
 use crate::place::{Place, Session, kernel_tells, make_fifo};
@@ -56,26 +56,33 @@ fn at_every_point_nothing_false_is_recorded() {
 #[test]
 fn who_is_not_told_to_go_starts_nothing() {
     let place = Place::new("untold");
+    let mut beside = None;
+    for (n, given) in ["\\0LAUNCH\\0!", "A=3\\0\\0LAUNCH\\0!"].into_iter().enumerate() {
+        let session = place.script(&format!("t{n}"), "exit ${A:-3}");
+        session.put_launch();
+        let said = session.run_given(given);
+        let (first, then) = said.split_once('\n').expect("two lines");
+        let Shim { agent, cgroup, .. } = session.shim();
+        assert_eq!(first.strip_prefix("running "), Some(serde_json::to_string(&agent).unwrap().as_str()), "{given}");
+        assert_eq!((then, session.exit().code), ("started", Some(3)), "{given}");
+        beside = cgroup.and_then(|own| Some(own.parent()?.to_owned()));
+    }
     // What a launcher had handed over when it died: nothing, a part, all but the word, another word.
     let untold =
         ["", "A=1", "A=1\\0", "A=1\\0B=2\\0\\0", "A=1\\0\\0{", "\\0LAUNCH", "A=1\\0\\0LAUNCH\\0", "\\0LAUNCH\\0?"];
+    let name = format!("untold-{}", std::process::id()); // cgroups are everybody's
     for (n, given) in untold.into_iter().enumerate() {
-        let session = place.script(&format!("s{n}"), "echo > began; exit 3");
+        let session = place.script(&format!("{name}-{n}"), "echo > began; exit 3");
         session.put_launch();
         assert_eq!(session.run_given(given), "", "{given}");
         place.wait_for_quiet();
         assert!(!place.work().join("began").exists(), "{given}");
         let left: Vec<_> = fs::read_dir(&session.folder).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["launch.json"], "{given}");
-    }
-    for (n, given) in ["\\0LAUNCH\\0!", "A=3\\0\\0LAUNCH\\0!"].into_iter().enumerate() {
-        let session = place.script(&format!("t{n}"), "exit ${A:-3}");
-        session.put_launch();
-        let said = session.run_given(given);
-        let (first, then) = said.split_once('\n').expect("two lines");
-        let agent = session.shim().agent;
-        assert_eq!(first.strip_prefix("running "), Some(serde_json::to_string(&agent).unwrap().as_str()), "{given}");
-        assert_eq!((then, session.exit().code), ("started", Some(3)), "{given}");
+        // Where a cgroup can be made, the one that it would have begun in is gone.
+        let cgroups = beside.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+        let mut cgroups = cgroups.map(|e| e.unwrap().file_name().into_string().unwrap());
+        assert_eq!(cgroups.find(|cgroup| cgroup.contains(&name)), None, "{given}");
     }
 }
 
