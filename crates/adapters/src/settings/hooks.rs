@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use super::{Section, Token, expanded};
+use super::section::{Section, nearest};
+use super::{Token, expanded};
 use crate::look::Places;
 
 /// Somebody who is to be told.
@@ -133,7 +134,7 @@ fn events(entry: &mut Section<'_, '_>, unsaid: &[&str]) -> Vec<String> {
             None => EVENTS.contains(event),
         };
         if !known {
-            let near = super::nearest(event, &EVENTS).map_or_else(String::new, |n| format!(", did you mean {n:?}?"));
+            let near = nearest(event, &EVENTS).map_or_else(String::new, |n| format!(", did you mean {n:?}?"));
             entry.wrong.tell(at, format!("{event:?} never happens{near}"));
         }
     }

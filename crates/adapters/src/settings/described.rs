@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Section, a, is_name};
+use super::section::{Section, a};
 
 const KEYS: [&str; 6] = ["name", "command", "prompt", "session_id", "resume", "transcripts"];
 /// What stands for the session's id.
@@ -71,17 +71,9 @@ pub(super) fn read(entry: &mut Section<'_, '_>) -> Option<(Described, Range<usiz
     let before = entry.wrong.found.len();
     let span = entry.span.clone();
     entry.knows(&KEYS);
-    let name = entry.text("name");
-    match &name {
-        Some((name, at)) if !is_name(name) => {
-            entry.wrong.tell(at, format!("name {name:?}: small letters, digits, '-', '_' and '.', 40 at most"));
-        }
-        None if entry.value("name").is_none() => entry.wrong.tell(&span, "an agent needs its name"),
-        _ => {}
-    }
-    if entry.value("command").is_none() {
-        entry.wrong.tell(&span, "an agent needs its command, like [\"aider\"]");
-    }
+    entry.needs("name", "an agent needs its name");
+    let name = entry.name();
+    entry.needs("command", "an agent needs its command, like [\"aider\"]");
     let command = entry.words("command");
     let session_id = template(entry, "session_id");
     let resume = template(entry, "resume");
@@ -103,7 +95,7 @@ pub(super) fn read(entry: &mut Section<'_, '_>) -> Option<(Described, Range<usiz
         resume: resume.unwrap_or_default(),
         transcripts: transcripts.map(|(path, _)| path.to_owned()),
         command: command?,
-        name: name?.0.to_owned(),
+        name: name?.to_owned(),
     };
     (entry.wrong.found.len() == before).then_some((described, span))
 }
