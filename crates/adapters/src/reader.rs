@@ -83,6 +83,8 @@ pub struct Reading<F> {
     pub fold: F,
     /// Whether every line was folded.
     pub whole: bool,
+    /// How large the file was: one that has changed and not grown was rewritten.
+    size: u64,
     /// Where the next line will start.
     offset: u64,
     /// Hash of the first bytes and of those before the offset, to notice a
@@ -114,6 +116,7 @@ impl<F: Default> Reading<F> {
         Box::new(Reading {
             fold: F::default(),
             whole: true,
+            size: 0,
             offset: 0,
             anchor: 0,
             ragged: false,
@@ -197,7 +200,7 @@ impl<F: Fold> Reader<F> {
     }
 
     fn still_holds(&mut self, prior: &Reading<F>, key: &Key) -> io::Result<bool> {
-        Ok(key.size >= prior.offset && self.source.anchor(prior.offset)? == prior.anchor)
+        Ok(key.size > prior.size && self.source.anchor(prior.offset)? == prior.anchor)
     }
 
     fn go_on(&mut self, mut reading: Box<Reading<F>>, key: &Key) -> io::Result<Box<Reading<F>>> {
@@ -242,6 +245,7 @@ impl<F: Fold> Reader<F> {
     }
 
     fn settle(&mut self, mut reading: Box<Reading<F>>, key: &Key) -> io::Result<Box<Reading<F>>> {
+        reading.size = key.size;
         if reading.whole {
             reading.anchor = self.source.anchor(reading.offset)?;
             let blank = reading.offset == 0 && key.size > 0;

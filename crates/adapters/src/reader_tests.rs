@@ -104,6 +104,13 @@ fn a_rewritten_file_is_read_afresh() {
     assert_eq!(temp.read(Some(first.clone()), true).fold.sum, 12);
     temp.set(&line(9, 5));
     assert_eq!(temp.read(Some(first), true).fold.sum, 9);
+
+    // Neither its first bytes nor its last ones, and not its size.
+    let middle = |n: u64| [line(1, 2000), line(n, 50), line(3, 200)].concat();
+    temp.set(&middle(4));
+    let first = temp.read(None, true);
+    temp.set(&middle(5));
+    assert_eq!(temp.read(Some(first), true).fold.sum, 9);
 }
 
 #[test]
