@@ -79,6 +79,10 @@ pub struct Rollout {
     /// Calls without an output.
     pub calls: Vec<Call>,
     pub tokens: Option<[u64; 4]>,
+    /// What its process said last that it has counted, and whether a record of a response came since: the record has
+    /// the thread's total, and the process only its own, which lacks what was killed before it could be counted.
+    counted: Option<[u64; 4]>,
+    recorded: bool,
     has_tasks: bool,
     /// What went wrong in the open turn, and what that needs of a person: it counts when the turn ends.
     wrong: Option<(String, Option<Need>)>,
@@ -267,15 +271,22 @@ impl Rollout {
         }
     }
 
-    fn count(&mut self, usage: Value<'_>) {
-        if usage.exists() {
-            let count = |key: &str| usage.get(key).u64().unwrap_or(0);
-            self.tokens = Some([
-                count("input_tokens"),
-                count("output_tokens"),
-                count("cached_input_tokens"),
-                count("cache_write_input_tokens"),
-            ]);
+    /// A record of a response, with the thread's total.
+    fn record(&mut self, total: Value<'_>) {
+        if total.exists() {
+            (self.tokens, self.recorded) = (count(total), true);
+        }
+    }
+
+    /// What the process has counted: nothing new if it said so before, or if it echoes a record.
+    fn count(&mut self, total: Value<'_>) {
+        let told = count(total);
+        if !total.exists() || told.is_some() && self.counted == told {
+            return;
+        }
+        self.counted = told;
+        if !std::mem::take(&mut self.recorded) {
+            self.tokens = told;
         }
     }
 
@@ -294,6 +305,14 @@ impl Rollout {
         self.needs = None;
         self.calls.clear();
     }
+}
+
+/// A total, if it is one that we know.
+fn count(usage: Value<'_>) -> Option<[u64; 4]> {
+    let count = |key: &str| usage.get(key).u64();
+    let beside = |key: &str| count(key).unwrap_or(0);
+    let (input, output) = count("input_tokens").zip(count("output_tokens"))?;
+    Some([input, output, beside("cached_input_tokens"), beside("cache_write_input_tokens")])
 }
 
 /// By Codex's own word for an error, which is a word or an object of one member.
@@ -397,7 +416,7 @@ impl Fold for Rollout {
             }
             b"event_msg" => self.event(payload, at),
             b"response_item" => self.item(payload, at),
-            b"token_usage_record" => self.count(payload.get("thread_token_usage")),
+            b"token_usage_record" => self.record(payload.get("thread_token_usage")),
             _ if !payload.exists() => self.bare(line),
             _ => {}
         }
@@ -407,7 +426,7 @@ impl Fold for Rollout {
         (self.stand, self.unsure) = (Stand::Unseen, false);
         (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
-        (self.tokens, self.wrong) = (None, None);
+        (self.tokens, self.counted, self.recorded, self.wrong) = (None, None, false, None);
         self.gave = true; // what is left out, or cannot be read, may have been an answer
     }
 

@@ -1,11 +1,12 @@
 //! What Codex's threads used: each response once.
 //!
 //! 0.166 writes a `token_usage_record` for each response, known by the response's id, and a
-//! `token_count` with the thread's total behind it. Earlier versions wrote only the latter, some of
-//! them twice: there, what a total has grown by is a response. A fork's total starts at its
-//! parent's, so the first one tells only of its last response. A fork that holds copies of its
-//! parent's lines (as versions without `history_base` make them) begins with its parent's
-//! `session_meta` too, so totals are known by the thread that is at the root of it.
+//! `token_count` behind it, with what its process has counted: less than the thread's total, if the
+//! process before it was killed. Earlier versions wrote only the latter, some of them twice: there,
+//! what a total has grown by is a response. A fork's total starts at its parent's, so the first one
+//! tells only of its last response. A fork that holds copies of its parent's lines (as versions
+//! without `history_base` make them) begins with its parent's `session_meta` too, so totals are known
+//! by the thread that is at the root of it.
 //!
 //! A sub-agent has a rollout of its own, which counts for the session it works for.
 
@@ -39,6 +40,8 @@ struct Responses {
     model: Option<String>,
     /// The thread's last total.
     total: Option<Count>,
+    /// What the last record told, until it is told again.
+    recorded: Option<Count>,
 }
 
 /// `input` with the cache, `output`, `cache_read`, `cache_write`.
@@ -82,22 +85,26 @@ impl Responses {
         if total.exists() {
             self.total = Some(count(total));
         }
+        self.recorded = Some(used);
         self.use_(known, at, used);
     }
 
     fn token_count(&mut self, info: Value<'_>, at: Option<i64>) {
         let (total, last) = (info.get("total_token_usage"), info.get("last_token_usage"));
         let (told, last) = (count(total), last.exists().then(|| count(last)));
-        if !total.exists() || self.total == Some(told) {
+        if !total.exists() {
+            return;
+        }
+        let (recorded, before) = (self.recorded.take(), self.total.replace(told));
+        if before == Some(told) || recorded.is_some() && recorded == last {
             return; // nothing new, or told by the record before it
         }
-        let grown = self.total.filter(|before| told.iter().zip(before).all(|(now, before)| now >= before));
+        let grown = before.filter(|before| told.iter().zip(before).all(|(now, before)| now >= before));
         let used = match (grown, last) {
             (Some(before), _) => std::array::from_fn(|i| told[i] - before[i]),
             (None, Some(last)) => last,
             (None, None) => told,
         };
-        self.total = Some(told);
         self.use_(self.known_by_total(&told, &used), at, used);
     }
 
@@ -165,7 +172,7 @@ impl Fold for Responses {
     }
 
     fn gap(&mut self) {
-        self.total = None;
+        (self.total, self.recorded) = (None, None);
     }
 
     fn knows_head(&self) -> bool {
