@@ -20,6 +20,9 @@ use scan::{escape, next_byte, skip, skip_string, stop, word};
 /// How deep kept values may nest; what lies deeper is skipped.
 const MAX_DEPTH: usize = 16;
 
+/// What is kept of a path, whatever the limit: cut short, it names another place.
+const PATH: usize = 4096 + 4;
+
 /// Which keys to keep. It gets the key of the enclosing object, empty at the
 /// top, and the key itself.
 pub type Keep = fn(parent: &[u8], key: &[u8]) -> bool;
@@ -114,7 +117,7 @@ impl Doc {
         let me = self.nodes.len() as u32;
         self.nodes.push(Node { key, kind: Kind::Null, next: NONE, child: NONE });
         let kind = match first {
-            b'"' => Kind::String(self.string(r)?),
+            b'"' => Kind::String(self.string(r, self.limit_of(key))?),
             b'{' => {
                 self.object(r, me, depth)?;
                 Kind::Object
@@ -180,7 +183,7 @@ impl Doc {
             return Ok(span);
         }
         let mark = self.text.len();
-        let key = self.string(r)?;
+        let key = self.string(r, self.limit)?;
         let wanted = !deep && (self.keep)(self.bytes(parent), self.bytes(key));
         if !wanted {
             self.text.truncate(mark);
@@ -234,10 +237,17 @@ impl Doc {
         }
     }
 
+    fn limit_of(&self, key: Span) -> usize {
+        match self.bytes(key) {
+            b"cwd" | b"relocatedCwd" | b"parentSession" => self.limit.max(PATH),
+            _ => self.limit,
+        }
+    }
+
     /// Reads a string after its opening quote, decoded, cut at the limit.
-    fn string<R: BufRead>(&mut self, r: &mut R) -> Result<Span, Bad> {
+    fn string<R: BufRead>(&mut self, r: &mut R, limit: usize) -> Result<Span, Bad> {
         let from = self.text.len();
-        let full = from + self.limit;
+        let full = from + limit;
         let mut checked = true;
         loop {
             if self.text.len() + 4 > full {
@@ -278,15 +288,15 @@ impl Doc {
             }
         }
         if !checked {
-            self.mend_utf8(from);
+            self.mend_utf8(from, limit);
         }
         Ok(Span { from: from as u32, to: self.text.len() as u32 })
     }
 
     /// Cuts a character that the limit split, and replaces what is not UTF-8.
-    fn mend_utf8(&mut self, from: usize) {
+    fn mend_utf8(&mut self, from: usize, limit: usize) {
         let Err(e) = std::str::from_utf8(&self.text[from..]) else { return };
-        if e.error_len().is_none() && self.text.len() - from + 3 >= self.limit {
+        if e.error_len().is_none() && self.text.len() - from + 3 >= limit {
             self.text.truncate(from + e.valid_up_to());
             return;
         }
