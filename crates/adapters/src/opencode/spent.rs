@@ -2,7 +2,8 @@
 //! with the cost that OpenCode itself works out.
 //!
 //! A fork holds copies under new ids. A copy has the same times, model, tokens and cost, so that is
-//! what a message is known by. A session that works for another counts for that one.
+//! what a message is known by; it counts for the session that was begun first. A session that works
+//! for another counts for that one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -24,6 +25,8 @@ const LARGEST: u64 = 32 << 20;
 /// What the messages of one session used.
 #[derive(Default)]
 struct Session {
+    /// When, in milliseconds: ids do not tell who was first, OpenCode's own run backwards.
+    begun: u64,
     parent: Option<String>,
     dir: Option<String>,
     models: Vec<String>,
@@ -80,13 +83,18 @@ pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warni
     let parents: HashMap<&str, &str> =
         sessions.iter().filter_map(|(id, s)| Some((id.as_str(), s.parent.as_deref()?))).collect();
     let mut seen = HashSet::new();
-    for (id, session) in &sessions {
-        let uses: Vec<Use> = session.uses.iter().filter(|(known, _)| seen.insert(*known)).map(|(_, u)| *u).collect();
+    let mut in_order: Vec<(&String, &Session)> = sessions.iter().collect();
+    in_order.sort_by_key(|(_, session)| session.begun);
+    for (id, session) in in_order {
         let mut root = id.as_str();
         for _ in 0..DEEPEST {
             root = parents.get(root).copied().filter(|p| sessions.contains_key(*p)).unwrap_or(root);
         }
-        if !uses.is_empty() && only.is_none_or(|only| only == root) {
+        if only.is_some_and(|only| only != root) {
+            continue; // what it holds copies of is its own, to who asks for it alone
+        }
+        let uses: Vec<Use> = session.uses.iter().filter(|(known, _)| seen.insert(*known)).map(|(_, u)| *u).collect();
+        if !uses.is_empty() {
             let models: Vec<&str> = session.models.iter().map(String::as_str).collect();
             (to.to)(Spent { session: root, dir: session.dir.as_deref(), models: &models, uses: &uses });
         }
@@ -102,10 +110,11 @@ fn stored(db: &db::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
         return Ok((sessions, problems)); // a database that was just made
     }
     let moment = connection.unchecked_transaction()?;
-    let mut asked = connection.prepare("SELECT id, parent_id, directory FROM session")?;
+    let mut asked = connection.prepare("SELECT id, parent_id, directory, time_created FROM session")?;
     let mut rows = asked.query([])?;
     while let Some(row) = rows.next()? {
-        let session = Session { parent: db::text(row, 1), dir: db::text(row, 2), ..Session::default() };
+        let begun = row.get_ref(3)?.as_i64().ok().and_then(|at| u64::try_from(at).ok()).unwrap_or(0);
+        let session = Session { begun, parent: db::text(row, 1), dir: db::text(row, 2), ..Session::default() };
         sessions.insert(db::text(row, 0).unwrap_or_default(), session);
     }
     let mut asked = connection.prepare("SELECT session_id, data FROM message")?;
@@ -155,11 +164,12 @@ fn older(store: &Path, sessions: &mut Sessions, problems: &mut Problems) {
 fn about(folder: &Path, known: &HashSet<String>, sessions: &mut Sessions, problems: &mut Problems) {
     for name in names(folder, problems) {
         let Some(id) = name.strip_suffix(".json").filter(|id| !known.contains(*id)) else { continue };
-        let keep = |_: &[u8], key: &[u8]| matches!(key, b"directory" | b"parentID");
+        let keep = |_: &[u8], key: &[u8]| matches!(key, b"directory" | b"parentID" | b"time" | b"created");
         let Some(doc) = parsed(&folder.join(&name), problems, |bytes| record::parse(bytes, keep, 4000).ok()) else {
             continue;
         };
         let session = sessions.entry(id.to_owned()).or_default();
+        session.begun = doc.root().get("time").get("created").u64().unwrap_or(0);
         session.parent = doc.root().get("parentID").some_str().map(str::to_owned);
         session.dir = doc.root().get("directory").some_str().map(str::to_owned);
     }
