@@ -128,7 +128,8 @@ impl Transcript {
             self.calls.retain(|call| call.id != id);
         }
         if results > 0 {
-            if !self.halted {
+            // What the tools of a turn still give that was ended does not open it again.
+            if !self.halted && !matches!(self.stand, Stand::Aborted(_)) {
                 self.open();
             }
             return;
@@ -224,7 +225,8 @@ impl Transcript {
             // Where the limit cut it off it goes on by itself, or says that it failed.
             Some("tool_use" | "pause_turn" | "max_tokens") => false,
             Some(_) => true,
-            None => last_block == Some("text"), // 2.0 writes no stop_reason
+            // 2.0 writes no stop_reason, and an answer that was cut off has none.
+            None => last_block == Some("text") && !line.get("isAbortedMidStream").is_true(),
         };
         if over {
             self.close(Stand::Well);
@@ -339,6 +341,7 @@ impl Fold for Transcript {
                 | b"gitBranch"
                 | b"version"
                 | b"entrypoint"
+                | b"isAbortedMidStream"
                 | b"isSidechain"
                 | b"isMeta"
                 | b"isCompactSummary"

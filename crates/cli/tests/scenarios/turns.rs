@@ -55,6 +55,44 @@ fn what_the_program_does_for_itself_is_no_turn_and_no_end_of_one() {
 }
 
 #[test]
+fn an_answer_that_was_cut_off_is_none_and_what_comes_after_an_interruption_opens_nothing() {
+    let sandbox = Sandbox::new("cut-off-answer");
+    let claude = ClaudeStore::of(&sandbox);
+    let answer = |aborted: bool| {
+        json!({"type": "assistant", "isAbortedMidStream": aborted, "message": {"id": "m", "role": "assistant",
+            "model": "claude-opus-5-5", "content": [{"type": "text", "text": "half of"}], "stop_reason": null,
+            "usage": {"input_tokens": 100, "output_tokens": 1}}})
+    };
+    claude.session(&id(1)).asked("fix it").said(answer(true));
+    claude.session(&id(2)).asked("fix it").said(answer(true)).interrupted();
+    // Versions before 2.1 never say why an answer stopped.
+    claude.session(&id(3)).asked("fix it").said(answer(false));
+    // Of two tools one still gives what it had.
+    let calls = |n: u64| claude.session(&id(n)).asked("fix it").calls("Bash", json!({"command": "make"}));
+    calls(4).interrupted().result("made");
+    calls(5).interrupted().result("made").asked("go on");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "interrupted", None);
+    seen.expect(&id(2), "stopped", None);
+    seen.expect(&id(3), "done", None);
+    seen.expect(&id(4), "stopped", None);
+    seen.expect(&id(5), "interrupted", None);
+}
+
+#[test]
+fn a_long_path_is_told_whole() {
+    let sandbox = Sandbox::new("long-path");
+    let long = std::path::Path::new("/home/dev").join(vec!["directory"; 300].join("/"));
+    let path = sandbox.home().join(format!(".claude/projects/p/{}.jsonl", id(1)));
+    ClaudeStore::of(&sandbox).session_at(&id(1), &long, &path).asked("fix it").answered("fixed");
+    CodexStore::of(&sandbox).thread_in(&id(2), &long).asked("fix it").answered("fixed");
+    let seen = list(&sandbox);
+    for n in 1..=2 {
+        assert_eq!(seen.session(&id(n))["cwd"], long.to_str().expect("UTF-8"));
+    }
+}
+
+#[test]
 fn a_sub_agent_whose_own_turn_is_over_is_at_work_no_more() {
     let sandbox = Sandbox::new("sub-agent-over");
     let claude = ClaudeStore::of(&sandbox);

@@ -254,6 +254,30 @@ fn codex_forks_start_at_their_parents_total_and_sub_agents_count_for_their_sessi
 }
 
 #[test]
+fn a_codex_that_goes_on_after_a_kill_has_not_counted_all_and_counts_nothing_twice() {
+    let sandbox = Sandbox::new("usage-codex-killed");
+    let meta = codex_line("session_meta", &json!({"id": id(1), "cwd": "/work/c", "history_mode": "paginated"}));
+    let thread = codex(&sandbox, &id(1));
+    append(&thread, &[meta, codex_line("turn_context", &json!({"model": "gpt-5.1-codex"}))]);
+    // Killed before it counted; the next one begins at nothing. It says the same twice.
+    append(&thread, &[record("r1", [420, 300, 7], [420, 300, 7])]);
+    append(&thread, &[record("r2", [820, 600, 9], [400, 300, 2]), token_count([400, 300, 2], [400, 300, 2])]);
+    append(&thread, &[token_count([400, 300, 2], [400, 300, 2])]);
+    let shown = || ask(&sandbox, &["status", &id(1), "--json"]).json()["tokens"].clone();
+    let expected = |[input, output, read]: [u64; 3]| json!({"input": input, "output": output, "cache_read": read, "cache_write": 0});
+    assert_eq!(shown(), expected([820, 9, 600]), "input includes the cache, as Codex counts");
+    assert_eq!(tokens(&usage(&sandbox, &[])["total"]), [220, 9, 600, 0]);
+    // A version that writes no records goes on, and its response is as large as the last.
+    append(&thread, &[token_count([800, 600, 4], [400, 300, 2])]);
+    assert_eq!(shown(), expected([800, 4, 600]));
+    assert_eq!(tokens(&usage(&sandbox, &[])["total"]), [320, 11, 900, 0]);
+    // A total of another kind is none.
+    let info = json!({"total_token_usage": {"tokens": 5}});
+    append(&thread, &[codex_line("event_msg", &json!({"type": "token_count", "info": info}))]);
+    assert_eq!(shown(), Value::Null);
+}
+
+#[test]
 fn the_cost_that_an_agent_records_wins_and_copies_of_pi_and_opencode_count_once() {
     let sandbox = Sandbox::new("usage-recorded");
     let pi =
@@ -288,21 +312,23 @@ fn the_cost_that_an_agent_records_wins_and_copies_of_pi_and_opencode_count_once(
             "cache": {"read": 3, "write": 4}}});
         store.sql(&format!("INSERT INTO message VALUES ('{id}', '{session}', {created}, {created}, '{data}')"));
     };
-    drop((store.session("ses_1"), store.session("ses_2"), store.below("ses_3", "ses_1")));
-    message("msg_1", "ses_1", 1_793_527_200_000, 10);
-    message("msg_2", "ses_2", 1_793_527_200_000, 10); // a fork's copy
-    message("msg_3", "ses_2", 1_793_527_300_000, 10);
+    drop((store.session("ses_2"), store.session("ses_1"), store.below("ses_3", "ses_2")));
+    // The newer an id of OpenCode's is, the earlier it stands in the alphabet.
+    store.sql("UPDATE session SET time_created = time_created + 1000 WHERE id = 'ses_1'");
+    message("msg_1", "ses_2", 1_793_527_200_000, 10);
+    message("msg_2", "ses_1", 1_793_527_200_000, 10); // a fork's copy
+    message("msg_3", "ses_1", 1_793_527_300_000, 10);
     message("msg_4", "ses_3", 1_793_527_400_000, 100);
     let by = usage(&sandbox, &["--by", "session"]);
     let opencode: Vec<_> = rows(&by).into_iter().filter(|(key, _)| key.starts_with("opencode")).collect();
-    let expected = [("opencode:ses_1".to_owned(), [110, 6, 6, 8]), ("opencode:ses_2".to_owned(), [10, 3, 3, 4])];
+    let expected = [("opencode:ses_2".to_owned(), [110, 6, 6, 8]), ("opencode:ses_1".to_owned(), [10, 3, 3, 4])];
     assert_eq!(opencode, expected, "one that works for another counts for it");
     assert_eq!(by["total"]["recorded_usd"], 8.75);
     for (target, steps, total) in [
         ("pi:one", 2, [2_000_000, 0, 0, 0]),
         ("pi:two", 3, [3_000_000, 0, 0, 0]),
-        ("opencode:ses_1", 2, [110, 6, 6, 8]),
-        ("opencode:ses_2", 1, [10, 3, 3, 4]),
+        ("opencode:ses_2", 2, [110, 6, 6, 8]),
+        ("opencode:ses_1", 2, [20, 6, 6, 8]), // with what it holds copies of
     ] {
         let told = over_time(&sandbox, target);
         assert_eq!((told.0.len(), told.1), (steps, total), "{target}");
