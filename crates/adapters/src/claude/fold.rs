@@ -100,6 +100,8 @@ pub struct Transcript {
     /// It adds up only if all lines were seen, so nothing is kept after a gap.
     messages: BTreeMap<u64, [u64; 4]>,
     gapped: bool,
+    /// Nothing since the gap tells whether the turn was ended before: what a tool gives does not.
+    blind: bool,
 }
 
 impl Transcript {
@@ -129,7 +131,7 @@ impl Transcript {
         }
         if results > 0 {
             // What the tools of a turn still give that was ended does not open it again.
-            if !self.halted && !matches!(self.stand, Stand::Aborted(_)) {
+            if !self.halted && !self.blind && !matches!(self.stand, Stand::Aborted(_)) {
                 self.open();
             }
             return;
@@ -161,7 +163,7 @@ impl Transcript {
             return;
         }
         let by_program = line.get("promptSource").str() == Some("system");
-        if self.prompt.is_none() && !by_program {
+        if self.prompt.is_none() && !by_program && !self.gapped {
             self.prompt = Some(typed(text)).filter(|t| !t.is_empty());
         }
         self.calls.clear();
@@ -240,6 +242,7 @@ impl Transcript {
         self.needs = None;
         self.left = false;
         self.halted = false;
+        self.blind = false;
     }
 
     fn close(&mut self, stand: Stand) {
@@ -248,6 +251,7 @@ impl Transcript {
         self.calls.clear();
         self.left = false;
         self.halted = false;
+        self.blind = false;
     }
 
     /// Ends it with no answer to come, as somebody has set it up to.
@@ -266,7 +270,7 @@ impl Transcript {
         match line.get("operation").str() {
             Some("enqueue") => {
                 let prompt = line.get("content").some_str().filter(|c| !c.starts_with('<'));
-                if self.prompt.is_none() {
+                if self.prompt.is_none() && !self.gapped {
                     self.prompt = prompt.map(str::to_owned);
                 }
                 if !matches!(self.stand, Stand::Open | Stand::Queued(_)) {
@@ -418,11 +422,13 @@ impl Fold for Transcript {
         self.cost_usd = None;
         self.messages.clear();
         self.gapped = true;
+        self.blind = true;
     }
 
     fn lost(&mut self) {
         self.stand = Stand::Unseen;
         self.calls.clear();
+        self.blind = false;
     }
 
     fn knows_head(&self) -> bool {

@@ -91,6 +91,8 @@ pub struct Rollout {
     gave: bool,
     /// A line since could not be read, and may have begun or ended a turn.
     unsure: bool,
+    /// Lines were left out: what is asked after them was not asked first.
+    gapped: bool,
 }
 
 impl Rollout {
@@ -209,7 +211,7 @@ impl Rollout {
 
     fn asked(&mut self, text: Option<&str>) {
         self.asked = true;
-        if self.prompt.is_none() {
+        if self.prompt.is_none() && !self.gapped {
             self.prompt = text.map(|t| t.trim().to_owned());
             self.prompt_at = self.number;
         }
@@ -428,6 +430,7 @@ impl Fold for Rollout {
         self.calls.clear();
         (self.tokens, self.counted, self.recorded, self.wrong) = (None, None, false, None);
         self.gave = true; // what is left out, or cannot be read, may have been an answer
+        self.gapped = true;
     }
 
     fn lost(&mut self) {

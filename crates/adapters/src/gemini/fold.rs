@@ -175,9 +175,11 @@ impl Chat {
         self.place(message);
     }
 
-    /// Whether an error is about a turn: Gemini records as one whatever it complains of, also after an answer.
+    /// Whether an error is about a turn: Gemini records as one whatever it complains of, also after an answer. What comes
+    /// right after a gap may be either.
     fn may_fail(&self) -> bool {
-        self.after.is_some() || !matches!(self.last(), Some((_, Kind::Text | Kind::Refused)))
+        let turn = self.last().map_or(!self.cut, |(_, kind)| !matches!(kind, Kind::Text | Kind::Refused));
+        self.after.is_some() || turn
     }
 
     /// Puts a message in its place.

@@ -58,6 +58,8 @@ pub struct Transcript {
     cost: f64,
     /// Some of it has no price that Pi knows.
     unpriced: bool,
+    /// Lines were left out: what is asked after them was not asked first.
+    gapped: bool,
 }
 
 impl Transcript {
@@ -77,7 +79,7 @@ impl Transcript {
             "user" => {
                 let content = message.get("content");
                 let text = content.str().or_else(|| content.items().find_map(|i| i.get("text").some_str()));
-                if self.prompt.is_none() {
+                if self.prompt.is_none() && !self.gapped {
                     self.prompt = text.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
                 }
                 self.calls.clear();
@@ -178,12 +180,13 @@ impl Fold for Transcript {
     }
 
     fn gap(&mut self) {
-        self.stand = Stand::Unseen;
-        self.calls.clear();
+        self.lost();
+        self.gapped = true;
     }
 
     fn lost(&mut self) {
-        self.gap();
+        self.stand = Stand::Unseen;
+        self.calls.clear();
     }
 
     fn knows_head(&self) -> bool {

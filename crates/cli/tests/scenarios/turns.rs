@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     asking::{id, list},
-    claude_store::ClaudeStore,
+    claude_store::{ClaudeStore, Transcript},
     codex_store::CodexStore,
+    gemini_store::{GeminiChat, GeminiStore},
     moment::{iso, now},
 };
 
@@ -77,6 +78,37 @@ fn an_answer_that_was_cut_off_is_none_and_what_comes_after_an_interruption_opens
     seen.expect(&id(3), "done", None);
     seen.expect(&id(4), "stopped", None);
     seen.expect(&id(5), "interrupted", None);
+}
+
+#[test]
+fn the_end_of_a_large_store_tells_no_more_than_it_knows() {
+    let sandbox = Sandbox::new("large-ends");
+    let (claude, gemini) = (ClaudeStore::of(&sandbox), GeminiStore::of(&sandbox));
+    let filler = |size: usize| json!({"type": "attachment", "filler": "x".repeat(size)});
+    // A hook, or a person, ended the turn; what its other tools gave comes after that.
+    let halts = json!({"type": "attachment", "attachment": {"type": "hook_stopped_continuation"}});
+    let calls = |n: u64| {
+        let talk = claude.session(&id(n)).asked("fix it").said(filler(2 << 20));
+        talk.calls("Bash", json!({"command": "make"}))
+    };
+    let gives = |talk: Transcript| (0..20).fold(talk, |talk, _| talk.result(&"made ".repeat(600)));
+    gives(calls(1).said(halts));
+    gives(calls(2).interrupted());
+    gives(calls(3));
+    // What Gemini complains of after an answer is about no turn.
+    let chat = |n: u64| gemini.session(&id(n)).asked("fix it").line(json!({"$set": {"x": "x".repeat(2 << 20)}}));
+    let complains = |chat: GeminiChat| (0..20).fold(chat, |chat, _| chat.noted("error", &"no room ".repeat(400)));
+    complains(chat(4).answered("fixed"));
+    complains(chat(5));
+    // What was asked first lies where nobody looks.
+    let thread = CodexStore::of(&sandbox).thread(&id(6)).add("world_state", json!({"state": "x".repeat(5 << 20)}));
+    let thread = thread.asked("fix it").add("world_state", json!({"state": "x".repeat(1 << 20)})).answered("fixed");
+    thread.asked("and the rest").answered("fixed");
+    let seen = list(&sandbox);
+    for (n, status) in (1..).zip(["done", "stopped", "interrupted", "done", "failed", "done"]) {
+        seen.expect(&id(n), status, None);
+    }
+    assert_eq!(seen.session(&id(6))["prompt"], Value::Null);
 }
 
 #[test]
