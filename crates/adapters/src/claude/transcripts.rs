@@ -97,8 +97,9 @@ impl Telling<'_> {
             warnings.extend(more);
             all.extend(found);
         }
-        // The same session in two folders is one session: the newer file tells.
-        all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then(b.main.key.mtime.cmp(&a.main.key.mtime)));
+        // The same session in two folders is one session: the newer file tells, of copies of one age the longer.
+        let age = |s: &Stored| (s.main.key.mtime, s.main.key.size);
+        all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then_with(|| age(b).cmp(&age(a))));
         all.dedup_by(|a, b| a.session == b.session);
         for (session, agent) in below::owned(self.look, beside) {
             let own = all.binary_search_by(|s| (*s.session).cmp(&*session)).ok().map(|i| &mut all[i]);

@@ -38,8 +38,9 @@ pub fn rollouts(look: &Look<'_>, report: &mut Report, cache: &Loading, needed: N
     let mut by_rollout: HashMap<(String, Option<String>), Stored> = HashMap::new();
     for stored in found(look, report, || Finder::beside(cache), needed) {
         let key = (stored.thread.clone(), stored.rewound.clone());
-        let newer = by_rollout.get(&key).is_none_or(|s| s.file.key.mtime < stored.file.key.mtime);
-        if newer {
+        // Of copies of one age the longer tells.
+        let age = |s: &Stored| (s.file.key.mtime, s.file.key.size);
+        if by_rollout.get(&key).is_none_or(|s| age(s) < age(&stored)) {
             by_rollout.insert(key, stored);
         }
     }

@@ -218,7 +218,9 @@ fn by_session(read: Vec<(Stored, Read)>, bound: &Bound) -> (BTreeMap<String, See
     }
     for seen in sessions.values_mut() {
         let says = |read: &Read| read.as_ref().is_ok_and(|r| r.fold.says_something());
-        seen.files.sort_by_key(|(file, read)| std::cmp::Reverse((says(read), file.key.mtime)));
+        // By their lines: a later Gemini writes a summary into older files, and a copy has times of its own.
+        let said = |read: &Read| read.as_ref().ok().and_then(|r| r.fold.said);
+        seen.files.sort_by_key(|(file, read)| std::cmp::Reverse((says(read), said(read), file.key.mtime)));
     }
     (sessions, lost)
 }

@@ -234,10 +234,11 @@ impl Seen {
     }
 }
 
-/// Gives each session its native id. Copies of one session are one: the newest file tells.
+/// Gives each session its native id. Copies of one session are one: the one with the newest line tells.
 fn named(mut seen: Vec<Seen>) -> Vec<(String, Seen)> {
+    let written = |s: &Seen| (s.read.as_ref().ok().and_then(|r| r.fold.updated), s.file.key.mtime);
     seen.sort_by(|a, b| {
-        let newest = b.file.key.mtime.cmp(&a.file.key.mtime);
+        let newest = written(b).cmp(&written(a));
         (&a.id, &a.project).cmp(&(&b.id, &b.project)).then(newest).then_with(|| a.file.path.cmp(&b.file.path))
     });
     seen.dedup_by(|a, b| a.id == b.id && a.project == b.project);

@@ -1,6 +1,8 @@
 //! What the lines of a transcript add up to when no process is left: how its last turn stands, what it cost, and
 //! whose it is. Each is a shape that a real store has, and that once was told wrongly.
 
+use std::fs;
+
 use lariat_testkit::Sandbox;
 use serde_json::{Value, json};
 
@@ -10,6 +12,7 @@ use crate::{
     codex_store::CodexStore,
     gemini_store::{GeminiChat, GeminiStore},
     moment::{iso, now},
+    pi_store::PiStore,
 };
 
 #[test]
@@ -109,6 +112,25 @@ fn the_end_of_a_large_store_tells_no_more_than_it_knows() {
         seen.expect(&id(n), status, None);
     }
     assert_eq!(seen.session(&id(6))["prompt"], Value::Null);
+}
+
+#[test]
+fn of_copies_the_lines_tell_which_is_newer() {
+    let sandbox = Sandbox::new("copies");
+    // Restored, copied or given a summary: the file that was written last is not the one that goes on.
+    let session = PiStore::of(&sandbox).session("one").asked("fix it");
+    let early = fs::read(&session.path).expect("a session");
+    let whole = session.answered("fixed");
+    let folder = whole.path.parent().expect("a folder").with_file_name("--copy--");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join(whole.path.file_name().expect("a name")), early).expect("a copy");
+    let (gemini, before) = (GeminiStore::of(&sandbox), now() - 60_000);
+    let first = gemini.session_at(&id(1), &sandbox.work(), "07-47", before).asked("fix it");
+    let second = gemini.session_at(&id(1), &sandbox.work(), "07-48", now()).asked("go on").answered("gone on");
+    drop((first.set(json!({"summary": "Fixing it"})), second));
+    let seen = list(&sandbox);
+    seen.expect("one", "done", None);
+    seen.expect(&id(1), "done", None);
 }
 
 #[test]
