@@ -76,7 +76,8 @@ fn tell_stored(
         if part.is_some() || s.superseded {
             continue; // a sub-agent is part of the session it works for
         }
-        let below = sub_agents.remove(&s.thread);
+        let turn_at = read.as_ref().ok().and_then(|r| r.fold.turn_at);
+        let below = sub_agents.remove(&s.thread).and_then(|all| Working::of(all, turn_at));
         let begun = begun.remove(&s.thread);
         let mut sighting = sighting(look, &mut held, &names, s, read, below);
         if let Some(begun) = begun {
@@ -109,6 +110,7 @@ fn tell_unreadable(look: &Look<'_>, report: &mut Report, stored: &Stored, read: 
 struct Part {
     works_for: String,
     open: bool,
+    updated: Option<i64>,
     what: String,
     asks: Option<Observation>,
 }
@@ -120,39 +122,57 @@ impl Part {
         Some(Part {
             asks: hold.and_then(|hold| asks(look, hold, thread, fold)),
             open: fold.stand == Stand::Open,
+            updated: fold.updated,
             works_for,
             what: fold.nickname.clone().or(fold.prompt.clone()).unwrap_or_else(|| "sub-agent".into()),
         })
     }
 }
 
+/// A sub-agent whose turn is open.
+struct Open {
+    name: String,
+    asks: Option<Observation>,
+    /// When it last wrote, if nobody holds it.
+    left: Option<i64>,
+}
+
 /// What the sub-agents of a thread are at.
-#[derive(Default)]
 struct Working {
     names: String,
     asks: Vec<Observation>,
 }
 
+impl Working {
+    /// One that nobody holds, and that has written nothing since the thread it works for began its last turn, was cut
+    /// off before that: a kill leaves its turn open for ever.
+    fn of(all: Vec<Open>, turn_at: Option<i64>) -> Option<Working> {
+        let is_behind = |open: &Open| open.left.zip(turn_at).is_some_and(|(left, turn)| left < turn);
+        let (names, asks): (Vec<_>, Vec<_>) =
+            all.into_iter().filter(|open| !is_behind(open)).map(|open| (open.name, open.asks)).unzip();
+        let asks = asks.into_iter().flatten().collect();
+        (!names.is_empty()).then(|| Working { names: names.join(", "), asks })
+    }
+}
+
 /// Sub-agents whose turn is open, by the thread at the root of their work.
-fn at_work(stored: &[Stored], parts: &[Option<Part>], held: &Held) -> HashMap<String, Working> {
+fn at_work(stored: &[Stored], parts: &[Option<Part>], held: &Held) -> HashMap<String, Vec<Open>> {
     let parts = || stored.iter().zip(parts).filter_map(|(s, part)| Some((s.thread.as_str(), part.as_ref()?)));
     let parents: HashMap<&str, &str> = parts().map(|(thread, part)| (thread, part.works_for.as_str())).collect();
-    let mut working: HashMap<String, Working> = HashMap::new();
+    let mut working: HashMap<String, Vec<Open>> = HashMap::new();
     for (thread, part) in parts().filter(|(_, part)| part.open) {
         let mut root = thread;
         for _ in 0..16 {
             root = parents.get(root).copied().unwrap_or(root);
         }
         // One that is not held while its root is has been left behind.
-        if held.threads.contains_key(root) && !held.threads.contains_key(thread) {
+        let is_held = held.threads.contains_key(thread);
+        if held.threads.contains_key(root) && !is_held {
             continue;
         }
-        let Working { names, asks } = working.entry(root.to_owned()).or_default();
-        if !names.is_empty() {
-            names.push_str(", ");
-        }
-        names.push_str(&part.what);
-        asks.extend(part.asks.clone());
+        let left = part.updated.filter(|_| !is_held);
+        let open = Open { name: part.what.clone(), asks: part.asks.clone(), left };
+        working.entry(root.to_owned()).or_default().push(open);
     }
     working
 }

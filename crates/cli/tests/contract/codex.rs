@@ -262,6 +262,23 @@ fn with_a_sub_agent() {
 }
 
 #[test]
+fn a_sub_agent_that_was_killed_holds_nothing_up() {
+    let stage = Stage::new("exec-sub-agent-killed");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let child = codex.exec("THEN up AGENT HOLD below hello", &[]);
+    stage.model.wait_for_hold("below", DEADLINE);
+    stage.model.wait_for_hold("up", DEADLINE);
+    stage.until_at_work("THEN up AGENT HOLD below hello").held_by(child.pid());
+    child.signal(Signal::KILL);
+    assert_eq!(child.wait(DEADLINE), Exit::Signal(9));
+    let row = stage.now().ended("interrupted");
+    codex.exec("again", &["resume", row.id()]).output(DEADLINE).expect_success();
+    let row = stage.now().ended("done").has("native_id", row.id());
+    stage.agree_on_reply(&row, "echo: again");
+    stage.keep(Store::Codex, &[(&row, "done")]);
+}
+
+#[test]
 fn another_store() {
     let stage = Stage::new("exec-codex-home");
     let codex = Codex::install(&stage.sandbox, &stage.model);

@@ -371,6 +371,34 @@ fn what_works_for_another_thread_is_no_session_even_if_it_does_not_say_for_which
 }
 
 #[test]
+fn a_sub_agent_that_was_cut_off_before_the_last_turn_holds_nothing_up() {
+    let sandbox = Sandbox::new("codex-left-behind");
+    let codex = CodexStore::of(&sandbox);
+    let before = now() - 60_000;
+    let below = |n: u64, root: u64| {
+        let source = json!({"subagent": {"thread_spawn": {"parent_thread_id": id(root)}}});
+        let meta = json!({"timestamp": iso(before), "type": "session_meta", "payload": {"id": id(n), "cwd": "/w", "source": source}});
+        let thread = codex.thread(&id(n));
+        fs::create_dir_all(thread.path.parent().expect("a folder")).expect("a folder");
+        fs::write(&thread.path, format!("{meta}\n")).expect("its first line");
+        thread.at(before)
+    };
+    // Killed with its sub-agent, and gone on with later; the sub-agent's turn stays open for ever.
+    codex.thread(&id(1)).at(before).asked("fix it").at(now()).asked("go on").answered("fixed");
+    drop(below(11, 1).asked("look around"));
+    // Still at it when the turn was over.
+    codex.thread(&id(2)).at(before).asked("fix it").answered("fixed");
+    drop(below(12, 2).at(before + 5).asked("look around"));
+    // At it through a later turn, too.
+    codex.thread(&id(3)).at(before).asked("fix it").at(before + 1000).asked("go on").answered("fixed");
+    drop(below(13, 3).asked("look around").at(before + 2000).calls("call_1", "make"));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    seen.expect(&id(2), "interrupted", None);
+    seen.expect(&id(3), "interrupted", None);
+}
+
+#[test]
 fn an_error_before_the_end_of_a_turn_is_its_failure() {
     let sandbox = Sandbox::new("codex-error");
     let codex = CodexStore::of(&sandbox);
