@@ -256,7 +256,7 @@ fn sighting(
             title: name,
             tokens: f.tokens(),
             // While it works that counts; where it began is where it is found again.
-            cwd: f.works_in.filter(|_| hold.is_some()).or(f.cwd),
+            cwd: f.works_in.filter(|_| hold.is_some()).or(f.cwd).or_else(|| stands_in(hold.as_ref()?)),
             branch: f.branch,
             model: f.model,
             prompt: f.prompt,
@@ -280,11 +280,10 @@ fn sighting(
 }
 
 fn without_rollout(thread: &str, hold: Hold, notes: Option<Vec<Observation>>) -> Sighting {
-    let pid = hold.bond.process.pid;
     let mut observations = notes.unwrap_or_default();
     observations.extend(hosting(&hold));
     let opened = if hold.opened > 0 { Time(hold.opened / 1_000_000) } else { ap::started(&hold.bond.process) };
-    let cwd = (!hold.server).then(|| ap::standing(pid).map(|c| c.raw().to_owned())).flatten();
+    let cwd = stands_in(&hold);
     observations.push(hold.bond.evidence);
     Sighting {
         named: Vec::new(),
@@ -296,6 +295,12 @@ fn without_rollout(thread: &str, hold: Hold, notes: Option<Vec<Observation>>) ->
         process: Some(hold.bond.process),
         transcript: None,
     }
+}
+
+/// Where a thread's own process stands: its rollout may not say yet.
+fn stands_in(hold: &Hold) -> Option<String> {
+    let pid = Some(hold.bond.process.pid).filter(|_| !hold.server)?;
+    ap::standing(pid).map(|c| c.raw().to_owned())
 }
 
 fn hosting(hold: &Hold) -> Option<Observation> {

@@ -27,6 +27,20 @@ fn held_by_another_program_is_not_held() {
 }
 
 #[test]
+fn where_it_works_is_known_before_its_rollout_says_so() {
+    let sandbox = Sandbox::new("empty-rollout");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    codex.lock(&agent, &id(1));
+    let rollout = codex.thread(&id(1)).path;
+    std::fs::create_dir_all(rollout.parent().expect("a folder")).expect("the day's folder");
+    std::fs::write(rollout, "").expect("a rollout without a line");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "starting", Some(agent.pid()));
+    assert_eq!(seen.session(&id(1))["cwd"], sandbox.work().to_str().expect("UTF-8"));
+}
+
+#[test]
 fn left_behind_is_not_held() {
     let sandbox = Sandbox::new("stale-lock");
     let codex = CodexStore::of(&sandbox);
