@@ -7,13 +7,14 @@
 //! process. What cannot be tied to a session is told apart, never guessed.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use lariat_core::{Fact, Observation, Unbound, Witness};
 use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
 
 use super::registry::{self, Entry, Here, Holder, Job};
-use super::{NAME, Role, is_program, role};
+use super::{NAME, Role, is_program, role, transcripts};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Report};
 
@@ -38,7 +39,7 @@ pub struct Bound {
 pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     let store = &look.places.claude;
     let mut warnings = Vec::new();
-    let mut warn = |path: &std::path::Path, error: String| {
+    let mut warn = |path: &Path, error: String| {
         report.partial |= path == store.join("sessions");
         warnings.push(registry::warning(look, path, error));
     };
@@ -72,6 +73,9 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
                 taken.insert(process.pid);
                 let why = "its person is asked which session to go on with";
                 bound.choosing.extend(ap::unbound(NAME, vec![(process.clone(), run)], |_| why.to_owned()));
+                continue;
+            }
+            if has_not_found_it(store, &entry, process) {
                 continue;
             }
             if taken.insert(process.pid) {
@@ -142,8 +146,18 @@ fn chooses(entry: &Entry, process: &Process) -> Option<ap::Run> {
     let Some(Role::Session(run)) = role(process).filter(|_| entry.state.is_none()) else { return None };
     let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
     let resumes = words.iter().any(|w| matches!(*w, "-r" | "--resume") || w.starts_with("--resume="));
-    let names = ap::flag(&words, &["-r", "--resume"]).is_some_and(ap::is_uuid);
-    (resumes && !names && !words.iter().any(|w| matches!(*w, "-p" | "--print"))).then_some(run)
+    let named = ap::flag(&words, &["-r", "--resume"]).and_then(session_of);
+    (resumes && named.is_none() && !words.iter().any(|w| matches!(*w, "-p" | "--print"))).then_some(run)
+}
+
+/// Whether a process was told to go on with the last session and has not found it yet: until then it has an id
+/// registered that nothing is ever said in.
+fn has_not_found_it(store: &Path, entry: &Entry, process: &Process) -> bool {
+    let Some(Role::Session(run)) = role(process).filter(|_| entry.state.is_none()) else { return false };
+    let told = |flags: &[&str]| process.arguments().skip(run.arguments).any(|w| flags.contains(&w));
+    told(&["-c", "--continue", "-cp", "-pc"])
+        && !told(&["--fork-session", "--session-id"])
+        && !transcripts::is_stored(store, &entry.session)
 }
 
 /// Claude Code does not keep two processes off one session. The row shows the
@@ -196,8 +210,14 @@ fn by_arguments(process: &Process, run: ap::Run) -> Option<(String, Fact)> {
         None if forks => return None, // the fork's own id is not there yet
         None => (ap::flag(&arguments, &["--resume", "-r"])?, "--resume"),
     };
-    ap::is_uuid(session).then(|| {
+    session_of(session).map(|session| {
         let by = format!("started with {name}");
         (session.to_ascii_lowercase(), Fact::Alive { pid: Some(process.pid), by: by.into() })
     })
+}
+
+/// The session that a word names: by its id, or by its transcript.
+fn session_of(word: &str) -> Option<&str> {
+    let id = word.strip_suffix(".jsonl").map_or(word, ap::base);
+    ap::is_uuid(id).then_some(id)
 }

@@ -17,7 +17,7 @@
 //! at `/clear`, but holds nothing of a run that was killed; a resumed session
 //! gets a synthetic answer that ends nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,9 @@ const LOGGED_IN: &str = "<local-command-stdout>Login successful";
 
 /// What the program says to the model after its answer, if a hook does not let it end.
 const GO_ON: &str = "Stop hook feedback:";
+
+/// What the program says of a task of its own that has come to an end: a background shell, a sub-agent.
+const NOTICE: &str = "<task-notification>";
 
 /// How a line of a command of the program itself begins, which opens no turn; the last as versions before 2.1 wrote it.
 const OWN_COMMANDS: [&str; 3] = ["<command-name>", "<local-command", "<user-memory-input>"];
@@ -96,6 +99,8 @@ pub struct Transcript {
     cost_tokens: Option<[u64; 4]>,
     /// Since when the exit's accounting counts: it goes on with that of the run before, unless that was killed.
     cost_since: Option<i64>,
+    /// Tasks whose end was told to the model, by hash of their id.
+    told_of: BTreeSet<u64>,
     /// Usage by hash of the message id: `input, output, cache_read, cache_write`.
     /// It adds up only if all lines were seen, so nothing is kept after a gap.
     messages: BTreeMap<u64, [u64; 4]>,
@@ -121,6 +126,11 @@ impl Transcript {
         self.cost_tokens.filter(|_| self.left && all).map(|used| (to_tokens(used), self.cost_usd))
     }
 
+    /// Whether the model was told that this task of its own has come to an end.
+    pub fn was_told_of(&self, task: &str) -> bool {
+        self.told_of.contains(&xxh3_64(task.as_bytes()))
+    }
+
     fn user(&mut self, line: Value<'_>) {
         let content = line.get("message").get("content");
         let mut results = 0;
@@ -144,6 +154,9 @@ impl Transcript {
         if text.starts_with(GO_ON) {
             self.open();
             return;
+        }
+        if text.starts_with(NOTICE) {
+            self.told_of.extend(tasks(text).map(|task| xxh3_64(task.as_bytes())));
         }
         if line.get("isMeta").is_true() || line.get("isCompactSummary").is_true() {
             return;
@@ -268,6 +281,8 @@ impl Transcript {
 
     fn queue(&mut self, line: Value<'_>) {
         match line.get("operation").str() {
+            // At an exit it is queued of those that end with it, and nobody takes it up.
+            Some("enqueue") if line.get("content").str().is_some_and(|c| c.starts_with(NOTICE)) => {}
             Some("enqueue") => {
                 let prompt = line.get("content").some_str().filter(|c| !c.starts_with('<'));
                 if self.prompt.is_none() && !self.gapped {
@@ -487,6 +502,11 @@ fn version(text: &str) -> (u32, u32, u32) {
 pub fn spoken(content: Value<'_>) -> Option<&str> {
     let texts = || content.items().filter_map(|i| i.get("text").str());
     texts().find(|text| !text.trim_start().starts_with("<ide_")).or_else(|| texts().next())
+}
+
+/// The tasks that a notice is about.
+fn tasks(notice: &str) -> impl Iterator<Item = &str> {
+    notice.split("<task-id>").skip(1).filter_map(|rest| rest.split("</task-id>").next())
 }
 
 /// What a person typed: a command of their own stands in tags.

@@ -9,7 +9,7 @@ use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Tokens,
 use lariat_sys::scan::Process;
 
 use super::NAME;
-use super::below::Below;
+use super::below::{Below, was_taken_along};
 use super::bind::Bound;
 use super::fold::{Stand, Transcript};
 use super::history::History;
@@ -53,7 +53,8 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
     for s in &mut stored {
         let live = bound.bonds.contains_key(&*s.session);
-        s.main.whole |= live;
+        // Anywhere in it may stand what became of a sub-agent that has not recorded its end.
+        s.main.whole |= live || s.below.as_ref().is_some_and(|below| !below.unfinished.is_empty());
         if let Some(below) = s.below.as_mut().filter(|below| !s.main.whole && !below.files.is_empty()) {
             // Their tokens are of use only beside all of the main one's.
             let Below { files, unfinished } = &mut **below;
@@ -141,7 +142,7 @@ impl Telling<'_> {
             warnings.extend(error.map(|e| registry::warning(self.look, &file.path, e)));
         }
         let agents = agents.into_iter().filter_map(|(file, read)| Some((file, *read.ok()?)));
-        let seen = Some((stored.main.path.clone(), Seen::of(stored, main, agents.collect())));
+        let seen = Some((stored.main.path.clone(), Seen::of(stored, main, agents.collect(), self.bound)));
         let session = stored.session.to_string();
         let sighting = sighting(self.look, self.bound, self.history, session, seen, self.unbound);
         Box::new(((self.look.judge)(NAME, sighting), warnings))
@@ -158,14 +159,22 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(stored: &Stored, main: Read, agents: Vec<(&Found, Reading<Transcript>)>) -> Seen {
+    fn of(stored: &Stored, main: Read, agents: Vec<(&Found, Reading<Transcript>)>, bound: &Bound) -> Seen {
         // Versions before 2.1.325 do not say in the description that one has finished.
         let has_ended = |name: &str| {
             let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
             own.is_some_and(|(_, a)| matches!(a.fold.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
         };
+        // One that an earlier run has left behind is told of by the next; another session may have it now.
+        let live = bound.bonds.contains_key(&*stored.session);
+        let is_over = |name: &str| {
+            let task = name.strip_prefix("agent-").unwrap_or(name);
+            main.as_ref().is_ok_and(|main| main.fold.was_told_of(task))
+                || !live && was_taken_along(&stored.main.path, name)
+        };
         let unfinished = stored.below.iter().flat_map(|below| &below.unfinished);
-        let unfinished = unfinished.filter(|(name, _)| !has_ended(name)).map(|(_, what)| what.clone()).collect();
+        let unfinished = unfinished.filter(|(name, _)| !has_ended(name) && !is_over(name));
+        let unfinished = unfinished.map(|(_, what)| what.clone()).collect();
         let written = stored.main.key.mtime;
         Seen {
             reading: main.map_err(|e| e.to_string()),
@@ -201,7 +210,7 @@ impl Seen {
             Stand::Unseen => Turn::Never,
             Stand::Queued(_) => Turn::Open(Some("a prompt is queued".into())),
             Stand::Open => Turn::Open(t.calls.first().map(|c| Untrusted::new(format!("running {}", c.told())))),
-            Stand::Well if !self.unfinished.is_empty() && !t.left => {
+            Stand::Well if !self.unfinished.is_empty() => {
                 Turn::Open(Some(Untrusted::new(format!("sub-agent at work: {}", self.unfinished.join(", ")))))
             }
             Stand::Well => Turn::Over(Outcome::Well),
@@ -254,7 +263,9 @@ fn sighting(
             presence(look, entries, starting, transcript, cwd.as_deref(), unbound, &mut observations);
         }
     }
-    if let Some((entry, state)) = known.and_then(|e| e.state.clone().map(|s| (e, s))) {
+    // What an entry said that a killed process left behind is nothing of the one that is here.
+    let speaks = if bond.is_some() { entry } else { known };
+    if let Some((entry, state)) = speaks.and_then(|e| e.state.clone().map(|s| (e, s))) {
         let source = look.places.shown(&entry.path);
         observations.push(Observation::new(Witness::Registry, Fact::State(state)).at(entry.state_at).from(source));
     }
@@ -262,6 +273,7 @@ fn sighting(
         let updated = transcript.and_then(|t| t.updated).map(Time);
         let store = |fact| Observation::new(Witness::Store, fact).at(updated).from(look.places.shown(path));
         let fact = seen.turn();
+        let open = matches!(fact, Fact::Turn(Turn::Open(_)));
         // A process younger than the last record has recorded nothing yet.
         let mut young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).into_iter();
         if young.any(|b| ap::is_before(updated, &b.process)) {
@@ -277,7 +289,9 @@ fn sighting(
                 let lacks = lacks.map(|ask| store(Fact::Asks(ask)).at(failed));
                 observations.extend(lacks.or_else(|| asks(entry, seen).map(|ask| store(Fact::Asks(ask)))));
             }
-            None => observations.extend(transcript.and_then(|t| left(look, history, &session, t, job))),
+            None => {
+                observations.extend(transcript.filter(|_| open).and_then(|t| left(look, history, &session, t, job)))
+            }
         }
     }
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
@@ -381,7 +395,7 @@ fn asks(entry: Option<&Entry>, seen: &Seen) -> Option<Ask> {
     }
 }
 
-/// Whether a person ended it in the middle of a turn.
+/// Whether a person ended it in the middle of an open turn.
 fn left(
     look: &Look<'_>,
     history: &History<'_>,
@@ -389,9 +403,6 @@ fn left(
     t: &Transcript,
     job: Option<&Job>,
 ) -> Option<Observation> {
-    if !matches!(t.stand, Stand::Open | Stand::Queued(_)) {
-        return None;
-    }
     if let Some(job) = job.filter(|j| j.stopped) {
         let fact = Fact::Left("claude stop".into());
         return Some(Observation::new(Witness::Store, fact).at(job.updated).from(look.places.shown(&job.path)));

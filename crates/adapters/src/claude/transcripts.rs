@@ -186,6 +186,13 @@ impl Telling<'_> {
     }
 }
 
+/// Whether a session has a transcript, in whichever project.
+pub(super) fn is_stored(store: &Path, session: &str) -> bool {
+    let (projects, name) = (store.join("projects"), format!("{session}.jsonl"));
+    let folders = Directory::open(&projects).and_then(|d| d.entries()).unwrap_or_default();
+    folders.iter().any(|folder| projects.join(&folder.name).join(&name).exists())
+}
+
 /// A transcript's name in its folder.
 struct Name<'a> {
     session: &'a str,

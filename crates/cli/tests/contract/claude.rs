@@ -1,8 +1,9 @@
 //! Claude Code without a terminal: one prompt, one process, and every way in which that goes on
 //! and ends. With a terminal: [`terminal`]. With several sessions or processes: [`several`].
-//! Where no answer ends the turn: [`halted`].
+//! Where no answer ends the turn: [`halted`]. Where something goes on that it started: [`left`].
 
 mod halted;
+mod left;
 mod several;
 mod terminal;
 

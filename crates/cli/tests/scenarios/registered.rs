@@ -81,6 +81,67 @@ fn without_a_status_an_old_answer_is_not_rest() {
 }
 
 #[test]
+fn what_a_killed_process_said_last_is_nothing_of_the_next() {
+    let sandbox = Sandbox::new("said-last");
+    let claude = ClaudeStore::of(&sandbox);
+    let killed = sandbox.lookalike("claude", &[]);
+    let _entry = claude.register(&killed, &id(1)).waits_for("permission prompt");
+    let before = crate::moment::now() - 60_000;
+    claude.session(&id(1)).at(before).asked("fix it").calls("Bash", json!({"command": "make"}));
+    list(&sandbox).expect(&id(1), "waiting", Some(killed.pid()));
+    killed.signal(Signal::KILL);
+    killed.wait(DEADLINE);
+    list(&sandbox).expect(&id(1), "interrupted", None);
+    // Not registered yet.
+    let next = sandbox.lookalike("claude", &["--resume", &id(1)]);
+    list(&sandbox).expect(&id(1), "starting", Some(next.pid()));
+}
+
+#[test]
+fn the_id_of_one_that_goes_on_is_nobody_s_until_it_has_found_with_what() {
+    let sandbox = Sandbox::new("continues");
+    let claude = ClaudeStore::of(&sandbox);
+    let before = crate::moment::now() - 60_000;
+    let _talk = claude.session(&id(1)).at(before).asked("fix it").answered("fixed").left();
+    for (n, words) in (2..).zip([&["--continue"][..], &["-p", "go on", "-c"], &["-cp", "go on"]]) {
+        let agent = sandbox.lookalike("claude", words);
+        let entry = claude.register(&agent, &id(n));
+        let seen = list(&sandbox);
+        assert_eq!((seen.sessions().len(), seen.unbound()), (1, vec![agent.pid()]), "{words:?}: {:#}", seen.json);
+        // As 2.1.197 does with `-p`, it never says what it is at.
+        let entry = entry.with("sessionId", json!(id(1)));
+        list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
+        entry.says("idle");
+        list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
+        agent.signal(Signal::KILL);
+        agent.wait(DEADLINE);
+    }
+    // A fork has its own from the start.
+    let agent = sandbox.lookalike("claude", &["--continue", "--fork-session"]);
+    let _entry = claude.register(&agent, &id(9));
+    list(&sandbox).expect(&id(9), "starting", Some(agent.pid()));
+}
+
+#[test]
+fn a_transcript_names_its_session_and_a_fork_its_own() {
+    let sandbox = Sandbox::new("by-transcript");
+    let claude = ClaudeStore::of(&sandbox);
+    let before = crate::moment::now() - 60_000;
+    let talk = claude.session(&id(1)).at(before).asked("fix it").answered("fixed").left();
+    let path = talk.path.to_str().expect("UTF-8");
+    let agent = sandbox.lookalike("claude", &["--resume", path]);
+    list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
+    let _entry = claude.register(&agent, &id(1));
+    list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
+    // As "Move to background and exit" goes on.
+    let fork = sandbox.lookalike("claude", &["--session-id", &id(2), "--fork-session", "--resume", path]);
+    let _entry = claude.register(&fork, &id(2));
+    let seen = list(&sandbox);
+    seen.expect(&id(2), "starting", Some(fork.pid()));
+    assert_eq!(seen.unbound(), [0; 0]);
+}
+
+#[test]
 fn a_pid_with_another_start_time_is_stale() {
     let sandbox = Sandbox::new("restarted");
     let claude = ClaudeStore::of(&sandbox);

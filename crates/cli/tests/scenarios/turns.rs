@@ -162,6 +162,47 @@ fn a_sub_agent_whose_own_turn_is_over_is_at_work_no_more() {
 }
 
 #[test]
+fn what_a_task_came_to_is_no_prompt_and_ends_a_sub_agent_s_work() {
+    let sandbox = Sandbox::new("task-notices");
+    let claude = ClaudeStore::of(&sandbox);
+    let notice = |task: &str| format!("<task-notification>\n<task-id>{task}</task-id>\n</task-notification>");
+    let queued = json!({"type": "queue-operation", "operation": "enqueue", "content": notice("b1")});
+    // A background shell that ended with the program: queued behind the final accounting, and for nobody.
+    claude.session(&id(1)).asked("fix it").answered("fixed").left().said(queued);
+    // Left with a sub-agent at work: by whoever, and by a person.
+    claude.session(&id(2)).asked("fix it").answered("fixed").left().sub_agent("a2", false);
+    let before = now() - 60_000;
+    claude.session(&id(3)).at(before).asked("fix it").answered("fixed").left().sub_agent("a3", false);
+    claude.typed(&id(3), "/exit");
+    // The next run tells what the one before has left behind.
+    let told = |task| json!({"type": "user", "message": {"role": "user", "content": notice(task)}});
+    let first = claude.session(&id(4)).asked("fix it").answered("fixed").left();
+    first.sub_agent("a4", false);
+    first.said(told("a4")).asked("more").answered("done").left();
+    // However much was said since.
+    let first = claude.session(&id(5)).asked("fix it").answered("fixed").left();
+    first.sub_agent("a5", false);
+    let long = "x".repeat(1 << 20);
+    first
+        .said(told("a5"))
+        .asked("more")
+        .answered(&long)
+        .asked("more")
+        .answered(&long)
+        .asked("more")
+        .answered("done")
+        .left();
+    // What `/clear` leaves works on for the next one.
+    claude.session(&id(6)).asked("fix it").answered("fixed").left().sub_agent("a6", false);
+    claude.session(&id(7)).asked("more").answered("done").sub_agent("a6", true);
+    let seen = list(&sandbox);
+    let wanted = [(1, "done"), (2, "interrupted"), (3, "stopped"), (4, "done"), (5, "done"), (6, "done"), (7, "done")];
+    for (n, status) in wanted {
+        seen.expect(&id(n), status, None);
+    }
+}
+
+#[test]
 fn what_a_sub_agent_asks_is_told_and_not_that_it_was_called() {
     let sandbox = Sandbox::new("asked-below");
     let claude = ClaudeStore::of(&sandbox);

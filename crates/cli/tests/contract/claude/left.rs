@@ -1,0 +1,146 @@
+//! Claude Code ended while something that it started goes on, and taken up again.
+
+use lariat_testkit::{DEADLINE, Exit, Signal, Terminal, agents::Claude, record::Store, wait_for};
+
+use super::asked;
+use crate::looks::{Row, Stage};
+
+const AGENTS: [&str; 4] = ["--permission-mode", "manual", "--allowedTools", "Agent,Task,Bash"];
+
+/// A terminal with a sub-agent that works on after the answer.
+#[track_caller]
+fn with_a_sub_agent(stage: &Stage, claude: &Claude<'_>) -> (Terminal, Row) {
+    let tui = claude.terminal(&AGENTS);
+    stage.until("idle", "no turn yet");
+    tui.submit("AGENT HOLD below hello", DEADLINE);
+    stage.model.wait_for_hold("below", DEADLINE);
+    claude.wait_for_transcript("tool finished", DEADLINE);
+    let row = stage.until("working", "sub-agent at work: scripted").held_by(tui.pid());
+    stage.agree(&row);
+    (tui, row)
+}
+
+#[test]
+fn ended_with_a_sub_agent_at_work_then_gone_on_with() {
+    let stage = Stage::new("tui-sub-agent-sigterm");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = with_a_sub_agent(&stage, &claude);
+    let id = row.id();
+    tui.signal(Signal::TERM);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(143));
+    let row = stage.now().ended("interrupted").has("native_id", id);
+    stage.agree(&row);
+    stage.keep(Store::Claude, &[(&row, "interrupted")]);
+
+    let tui = claude.terminal(&["--continue"]);
+    let found = stage.until_look("the same session at rest", |look| {
+        assert_eq!(look.rows.iter().map(Row::id).collect::<Vec<_>>(), [id], "no other id is ever shown");
+        look.rows[0].is("idle", "").then(|| look.rows[0].clone())
+    });
+    let _row = found.held_by(tui.pid());
+    tui.submit("again", DEADLINE);
+    claude.wait_for_transcript("echo: again", DEADLINE);
+    stage.until("idle", "turn over").held_by(tui.pid());
+    tui.signal(Signal::TERM);
+    tui.wait(DEADLINE);
+    let row = stage.now().ended("done").has("native_id", id);
+    stage.agree_on_reply(&row, "echo: again");
+}
+
+#[test]
+fn left_by_a_person_with_a_sub_agent_at_work() {
+    let stage = Stage::new("tui-sub-agent-exit");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = with_a_sub_agent(&stage, &claude);
+    tui.submit("/exit", DEADLINE);
+    tui.wait_for_text("Background work is running", DEADLINE);
+    tui.choose('❯', 1, DEADLINE);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+    let row = stage.now().ended("stopped").has("native_id", row.id());
+    stage.agree(&row);
+    stage.keep(Store::Claude, &[(&row, "stopped")]);
+}
+
+#[test]
+fn cleared_with_a_sub_agent_at_work() {
+    let stage = Stage::new("tui-sub-agent-clear");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = with_a_sub_agent(&stage, &claude);
+    tui.submit("/clear", DEADLINE);
+    // (The old one is left before its sub-agent is taken along.)
+    let (old, new) = wait_for("a new session, at work for the old one", DEADLINE, || {
+        let look = stage.look();
+        let new = look.rows.iter().find(|new| new.id() != row.id() && new.is("working", ""))?;
+        Some((look.row(row.id()), new.clone())).filter(|(old, _)| old.is("done", ""))
+    });
+    claude.wait_for_transcript("<local-command-stdout>", DEADLINE);
+    stage.agree(&stage.look().row(new.id()).held_by(tui.pid()));
+    stage.model.release("below");
+    stage.until_of(new.id(), "idle", "turn over");
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    let look = stage.look();
+    let (old, new) = (look.row(old.id()).ended("done"), look.row(new.id()).ended("done"));
+    stage.keep(Store::Claude, &[(&old, "done"), (&new, "done")]);
+}
+
+#[test]
+fn moved_to_the_background_by_a_person() {
+    let stage = Stage::new("tui-to-background");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = with_a_sub_agent(&stage, &claude);
+    tui.submit("/exit", DEADLINE);
+    tui.wait_for_text("Background work is running", DEADLINE);
+    tui.choose('❯', 2, DEADLINE);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+    // It goes on under another id, in a process that nobody is asked anything in.
+    let new = stage.until_look("the one that goes on", |look| {
+        assert!(look.unbound.is_empty(), "{:?}", look.unbound);
+        look.rows.iter().find(|new| new.id() != row.id() && new.is("idle", "")).cloned()
+    });
+    let look = stage.look();
+    assert_eq!(look.live(), [new.id()]);
+    look.row(row.id()).ended("done");
+}
+
+#[test]
+fn ended_with_a_background_shell() {
+    let stage = Stage::new("tui-background-shell-sigterm");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let tui = claude.terminal(&AGENTS);
+    stage.until("idle", "no turn yet");
+    tui.submit("BGTOOL cat pipe", DEADLINE);
+    claude.wait_for_transcript("tool finished", DEADLINE);
+    stage.until("idle", "turn over, a background shell still runs").held_by(tui.pid());
+    tui.signal(Signal::TERM);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(143));
+    let row = stage.now().ended("done");
+    stage.agree_on_reply(&row, "tool finished");
+    stage.keep(Store::Claude, &[(&row, "done")]);
+}
+
+#[test]
+fn killed_while_it_asked_then_resumed() {
+    let stage = Stage::new("tui-asked-resumed");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let tui = claude.terminal(&["--permission-mode", "manual"]);
+    stage.until("idle", "no turn yet");
+    tui.submit("TOOL touch made", DEADLINE);
+    let row = stage.until("waiting", "permission: Bash touch made").held_by(tui.pid());
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("interrupted");
+    let child = claude.headless("HOLD here go on", &["--resume", row.id()]);
+    let at_work = stage.until_look("the next one at work", |look| {
+        let [row] = look.rows.as_slice() else { panic!("not one session: {:?}", look.live()) };
+        assert_ne!(row.status(), "waiting", "nobody asks any more: {row}");
+        row.is("working", "").then(|| row.clone())
+    });
+    at_work.held_by(child.pid()).has("native_id", row.id());
+    stage.model.wait_for_hold("here", DEADLINE);
+    claude.wait_for_transcript(&asked("HOLD here go on"), DEADLINE);
+    stage.model.release("here");
+    child.output(DEADLINE).expect_success();
+    stage.now().ended("done").has("native_id", row.id());
+}
