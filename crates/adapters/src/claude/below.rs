@@ -59,16 +59,6 @@ fn collect(folder: &Path, below: &mut Below, warn: &mut dyn FnMut(&Path, io::Err
     }
 }
 
-/// Whether a sub-agent works on for another session: the process that left this one has taken it along, as `/clear`
-/// does.
-pub fn was_taken_along(transcript: &Path, name: &str) -> bool {
-    let (Some(project), Some(own)) = (transcript.parent(), transcript.file_stem()) else { return false };
-    let others = Directory::open(project).and_then(|d| d.entries()).unwrap_or_default();
-    let others = others.iter().filter(|e| e.kind == Kind::Directory && *own != *e.name);
-    let meta = format!("{name}.meta.json");
-    others.into_iter().any(|other| project.join(&other.name).join("subagents").join(&meta).exists())
-}
-
 /// What a sub-agent that has not recorded its end is for.
 fn unfinished(path: &Path) -> io::Result<Option<String>> {
     let bytes = lariat_sys::file::read_small(path, 1 << 20)?;

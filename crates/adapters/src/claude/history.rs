@@ -1,8 +1,9 @@
-//! Who left with `/exit`, or with a word that means the same.
+//! Who left with `/exit`, or with a word that means the same; and who went on to another session.
 //!
 //! No way of leaving Claude Code is written into the transcript. A turn that
 //! looks open at its end may have been left on purpose: then `history.jsonl`
-//! has an `/exit` for the session that is younger than its last record.
+//! has an `/exit` for the session that is younger than its last record. With a `/clear` or the like the process goes on
+//! to another session, and its sub-agents with it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,25 +25,32 @@ use crate::store::{Found, read_all};
 /// What leaves when it is typed alone.
 const WORDS: [&str; 8] = ["/exit", "/quit", "exit", "quit", ":q", ":q!", ":wq", ":wq!"];
 
+/// What goes on to another session, with or without more words.
+const MOVES: [&str; 6] = ["/clear", "/reset", "/new", "/resume", "/continue", "/branch"];
+
 /// The longest of them, with room for blanks and a quotation mark.
 const SHORT: usize = 12;
 
 /// How much is looked through at once; after a line that counts, what followed it is looked at again.
 const WINDOW: usize = 8 << 10;
 
-/// When a session was last left, by hash of its id.
+/// When a session was last left, by hash of its id; and when for another one.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-struct Exits(BTreeMap<u64, i64>);
+struct Exits(BTreeMap<u64, i64>, BTreeMap<u64, i64>);
 
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
     const PASS: Option<fn(&[u8]) -> usize> = Some(pass);
 
     fn line(&mut self, line: Value<'_>) {
-        let typed = line.get("display").str().map(str::trim);
-        if let (Some(true), Some(session)) = (typed.map(|t| WORDS.contains(&t)), line.get("sessionId").str()) {
-            let at = line.get("timestamp").u64().unwrap_or(0) as i64;
+        let typed = line.get("display").str().unwrap_or("").trim();
+        let Some(session) = line.get("sessionId").str() else { return };
+        let at = line.get("timestamp").u64().unwrap_or(0) as i64;
+        if WORDS.contains(&typed) {
             self.0.insert(xxh3_64(session.as_bytes()), at);
+        }
+        if typed.split_whitespace().next().is_some_and(|word| MOVES.contains(&word)) {
+            self.1.insert(xxh3_64(session.as_bytes()), at);
         }
     }
 
@@ -76,6 +84,7 @@ fn counts(line: &[u8]) -> bool {
     let Some(typed) = line.strip_prefix(b"{\"display\":\"") else { return true };
     let end = typed.iter().take(SHORT).position(|b| *b == b'"');
     end.is_some_and(|end| WORDS.iter().any(|word| word.as_bytes() == typed[..end].trim_ascii()))
+        || MOVES.iter().any(|word| typed.trim_ascii_start().starts_with(word.as_bytes()))
 }
 
 /// Tells whether a session was left with `/exit`; reads history on the first
@@ -101,6 +110,12 @@ impl<'a> History<'a> {
     pub fn left_by_exit(&self, session: &str, last_record: Option<i64>) -> bool {
         let (exits, _) = self.read.get_or_init(|| self.read());
         exits.0.get(&xxh3_64(session.as_bytes())).is_some_and(|at| last_record.is_none_or(|last| *at >= last))
+    }
+
+    /// Whether its process was told to go on to another session after its last record.
+    pub fn went_on(&self, session: &str, last_record: Option<i64>) -> bool {
+        let (exits, _) = self.read.get_or_init(|| self.read());
+        exits.1.get(&xxh3_64(session.as_bytes())).is_some_and(|at| last_record.is_none_or(|last| *at >= last))
     }
 
     /// What could not be read of it, if it was asked at all.

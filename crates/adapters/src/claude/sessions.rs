@@ -9,7 +9,7 @@ use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Tokens,
 use lariat_sys::scan::Process;
 
 use super::NAME;
-use super::below::{Below, was_taken_along};
+use super::below::Below;
 use super::bind::Bound;
 use super::fold::{Stand, Transcript};
 use super::history::History;
@@ -20,6 +20,9 @@ use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
 use crate::store::{self, Found, Fresh, in_parallel};
 use crate::tool::Call;
+
+/// How many milliseconds a job may wait for its daemon to come up.
+const COMING_UP: i64 = 10_000;
 
 type Read = io::Result<Box<Reading<Transcript>>>;
 
@@ -104,6 +107,9 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
         others.retain(|id| !told.contains(id.as_str()));
     }
     for session in others {
+        // Nothing stirs when its time is over.
+        report.unhinted |=
+            !bound.daemon && bound.jobs.get(session).is_some_and(|job| may_start(look, bound, job, false));
         if needed_without_transcript(look, bound, session) {
             let sighting = sighting(look, bound, history, session.clone(), None, &report.unbound);
             report.add((look.judge)(NAME, sighting));
@@ -119,6 +125,14 @@ fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> b
         || look.table.is_err()
         || bound.bonds.contains_key(session)
         || bound.entries.get(session).is_some_and(|all| all.iter().any(|(_, h)| matches!(h, Holder::Elsewhere(_))))
+        || bound.jobs.get(session).is_some_and(|job| may_start(look, bound, job, false))
+}
+
+/// Whether the daemon may be about to start the worker of a job, or may be about to come up itself for one that was made
+/// just now.
+fn may_start(look: &Look<'_>, bound: &Bound, job: &Job, began: bool) -> bool {
+    let new = job.created.is_some_and(|at| (0..COMING_UP).contains(&(look.now.0 - at.0)));
+    job.open && (bound.daemon || new && !began)
 }
 
 /// What is needed to tell what a transcript shows.
@@ -142,35 +156,25 @@ impl Telling<'_> {
             warnings.extend(error.map(|e| registry::warning(self.look, &file.path, e)));
         }
         let agents = agents.into_iter().filter_map(|(file, read)| Some((file, *read.ok()?)));
-        let seen = Some((stored.main.path.clone(), Seen::of(stored, main, agents.collect(), self.bound)));
+        let seen = Some((stored.main.path.clone(), self.seen(stored, main, agents.collect())));
         let session = stored.session.to_string();
         let sighting = sighting(self.look, self.bound, self.history, session, seen, self.unbound);
         Box::new(((self.look.judge)(NAME, sighting), warnings))
     }
-}
 
-/// What the transcript shows.
-struct Seen {
-    reading: Result<Box<Reading<Transcript>>, String>,
-    agents: Vec<Reading<Transcript>>,
-    unfinished: Vec<String>,
-    counts: bool,
-    written: Option<Time>,
-}
-
-impl Seen {
-    fn of(stored: &Stored, main: Read, agents: Vec<(&Found, Reading<Transcript>)>, bound: &Bound) -> Seen {
+    fn seen(&self, stored: &Stored, main: Read, agents: Vec<(&Found, Reading<Transcript>)>) -> Seen {
         // Versions before 2.1.325 do not say in the description that one has finished.
         let has_ended = |name: &str| {
             let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
             own.is_some_and(|(_, a)| matches!(a.fold.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
         };
-        // One that an earlier run has left behind is told of by the next; another session may have it now.
-        let live = bound.bonds.contains_key(&*stored.session);
+        // What an earlier run has left behind is told of by the next, and who goes on to another session takes it along.
+        let fold = main.as_ref().ok().map(|main| &main.fold);
+        let live = self.bound.bonds.contains_key(&*stored.session);
+        let went_on = || !live && fold.is_some_and(|t| self.history.went_on(&stored.session, t.updated));
         let is_over = |name: &str| {
             let task = name.strip_prefix("agent-").unwrap_or(name);
-            main.as_ref().is_ok_and(|main| main.fold.was_told_of(task))
-                || !live && was_taken_along(&stored.main.path, name)
+            fold.is_some_and(|t| t.was_told_of(task)) || went_on()
         };
         let unfinished = stored.below.iter().flat_map(|below| &below.unfinished);
         let unfinished = unfinished.filter(|(name, _)| !has_ended(name) && !is_over(name));
@@ -184,7 +188,18 @@ impl Seen {
             written: (written > 0).then_some(Time(written / 1_000_000)),
         }
     }
+}
 
+/// What the transcript shows.
+struct Seen {
+    reading: Result<Box<Reading<Transcript>>, String>,
+    agents: Vec<Reading<Transcript>>,
+    unfinished: Vec<String>,
+    counts: bool,
+    written: Option<Time>,
+}
+
+impl Seen {
     fn transcript(&self) -> Option<&Transcript> {
         self.reading.as_ref().ok().map(|r| &r.fold)
     }
@@ -259,7 +274,7 @@ fn sighting(
     match bond {
         Some(bond) => observations.push(bond.evidence.clone()),
         None => {
-            let starting = job.filter(|j| j.open && bound.daemon);
+            let starting = job.filter(|j| may_start(look, bound, j, seen.is_some()));
             presence(look, entries, starting, transcript, cwd.as_deref(), unbound, &mut observations);
         }
     }

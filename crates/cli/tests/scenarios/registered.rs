@@ -277,6 +277,16 @@ fn only_the_daemon_brings_a_worker_back() {
     claude.job(&id(1), "working");
     let server = sandbox.lookalike("claude", &["mcp", "serve"]);
     list(&sandbox).expect(&id(1), "interrupted", None);
+    // A job that was made this moment has none yet: it is coming up.
+    let made = claude.job(&id(2), "working");
+    list(&sandbox).expect(&id(2), "unknown", None);
+    let short = crate::asking::ask(&sandbox, &["ls", "--json"]).json();
+    assert_eq!(short["sessions"][0]["native_id"], id(2), "{short:#}");
+    let job = std::fs::read_to_string(&made).expect("a job");
+    let mut job: serde_json::Value = serde_json::from_str(&job).expect("JSON");
+    job["createdAt"] = json!(crate::moment::iso(crate::moment::now() - 60_000));
+    std::fs::write(made, job.to_string()).expect("an old job");
+    list(&sandbox).expect(&id(2), "done", None);
     let daemon = sandbox.lookalike("claude", &["daemon", "run", "--origin", "transient"]);
     list(&sandbox).expect(&id(1), "unknown", None);
     drop((server, daemon));

@@ -192,12 +192,18 @@ fn what_a_task_came_to_is_no_prompt_and_ends_a_sub_agent_s_work() {
         .asked("more")
         .answered("done")
         .left();
-    // What `/clear` leaves works on for the next one.
-    claude.session(&id(6)).asked("fix it").answered("fixed").left().sub_agent("a6", false);
-    claude.session(&id(7)).asked("more").answered("done").sub_agent("a6", true);
+    // Who goes on to another session takes it along; not if that came to nothing.
+    for (n, typed) in [(6, "/clear"), (7, " /resume yesterday"), (8, "/cleared up?")] {
+        claude.session(&id(n)).at(before).asked("fix it").answered("fixed").left().sub_agent("a1", false);
+        claude.typed(&id(n), typed);
+    }
+    claude.typed(&id(9), "/resume");
+    claude.session(&id(9)).at(now() + 1000).asked("fix it").answered("fixed").left().sub_agent("a1", false);
     let seen = list(&sandbox);
-    let wanted = [(1, "done"), (2, "interrupted"), (3, "stopped"), (4, "done"), (5, "done"), (6, "done"), (7, "done")];
-    for (n, status) in wanted {
+    for (n, status) in [(1, "done"), (2, "interrupted"), (3, "stopped"), (4, "done"), (5, "done")] {
+        seen.expect(&id(n), status, None);
+    }
+    for (n, status) in [(6, "done"), (7, "done"), (8, "interrupted"), (9, "interrupted")] {
         seen.expect(&id(n), status, None);
     }
 }

@@ -67,7 +67,7 @@ fn cleared_with_a_sub_agent_at_work() {
     let claude = Claude::install(&stage.sandbox, &stage.model);
     let (tui, row) = with_a_sub_agent(&stage, &claude);
     tui.submit("/clear", DEADLINE);
-    // (The old one is left before its sub-agent is taken along.)
+    // (What was typed reaches its history a moment later.)
     let (old, new) = wait_for("a new session, at work for the old one", DEADLINE, || {
         let look = stage.look();
         let new = look.rows.iter().find(|new| new.id() != row.id() && new.is("working", ""))?;
@@ -82,6 +82,27 @@ fn cleared_with_a_sub_agent_at_work() {
     let look = stage.look();
     let (old, new) = (look.row(old.id()).ended("done"), look.row(new.id()).ended("done"));
     stage.keep(Store::Claude, &[(&old, "done"), (&new, "done")]);
+}
+
+#[test]
+fn forked_into_the_background() {
+    let stage = Stage::new("tui-fork");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let tui = claude.terminal(&AGENTS);
+    stage.until("idle", "no turn yet");
+    tui.submit("hello", DEADLINE);
+    claude.wait_for_transcript("echo: hello", DEADLINE);
+    let old = stage.until("idle", "turn over");
+    tui.submit("/fork HOLD aside words", DEADLINE);
+    let new = stage.until_look("the fork at work", |look| {
+        let new = look.rows.iter().find(|new| new.id() != old.id())?;
+        assert_ne!(new.0["live"], false, "it has only begun: {new}");
+        new.is("working", "").then(|| new.clone())
+    });
+    stage.model.wait_for_hold("aside", DEADLINE);
+    let look = stage.look();
+    assert_eq!((look.rows.len(), look.live().len(), look.unbound.len()), (2, 2, 0));
+    assert_ne!(new.0["pid"], tui.pid());
 }
 
 #[test]
