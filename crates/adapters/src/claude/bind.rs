@@ -146,8 +146,9 @@ fn chooses(entry: &Entry, process: &Process) -> Option<ap::Run> {
     let Some(Role::Session(run)) = role(process).filter(|_| entry.state.is_none()) else { return None };
     let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
     let resumes = words.iter().any(|w| matches!(*w, "-r" | "--resume") || w.starts_with("--resume="));
-    let named = ap::flag(&words, &["-r", "--resume"]).and_then(session_of);
-    (resumes && named.is_none() && !words.iter().any(|w| matches!(*w, "-p" | "--print"))).then_some(run)
+    let is_id = |flags: &[&str]| ap::flag(&words, flags).is_some_and(ap::is_uuid);
+    let names = is_id(&["-r", "--resume"]) || is_id(&["--session-id"]);
+    (resumes && !names && !words.iter().any(|w| matches!(*w, "-p" | "--print"))).then_some(run)
 }
 
 /// Whether a process was told to go on with the last session and has not found it yet: until then it has an id
@@ -210,14 +211,8 @@ fn by_arguments(process: &Process, run: ap::Run) -> Option<(String, Fact)> {
         None if forks => return None, // the fork's own id is not there yet
         None => (ap::flag(&arguments, &["--resume", "-r"])?, "--resume"),
     };
-    session_of(session).map(|session| {
+    ap::is_uuid(session).then(|| {
         let by = format!("started with {name}");
         (session.to_ascii_lowercase(), Fact::Alive { pid: Some(process.pid), by: by.into() })
     })
-}
-
-/// The session that a word names: by its id, or by its transcript.
-fn session_of(word: &str) -> Option<&str> {
-    let id = word.strip_suffix(".jsonl").map_or(word, ap::base);
-    ap::is_uuid(id).then_some(id)
 }

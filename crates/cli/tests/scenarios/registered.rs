@@ -123,16 +123,11 @@ fn the_id_of_one_that_goes_on_is_nobody_s_until_it_has_found_with_what() {
 }
 
 #[test]
-fn a_transcript_names_its_session_and_a_fork_its_own() {
+fn a_fork_of_a_transcript_has_its_own_id_from_the_start() {
     let sandbox = Sandbox::new("by-transcript");
     let claude = ClaudeStore::of(&sandbox);
-    let before = crate::moment::now() - 60_000;
-    let talk = claude.session(&id(1)).at(before).asked("fix it").answered("fixed").left();
+    let talk = claude.session(&id(1)).asked("fix it").answered("fixed").left();
     let path = talk.path.to_str().expect("UTF-8");
-    let agent = sandbox.lookalike("claude", &["--resume", path]);
-    list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
-    let _entry = claude.register(&agent, &id(1));
-    list(&sandbox).expect(&id(1), "starting", Some(agent.pid()));
     // As "Move to background and exit" goes on.
     let fork = sandbox.lookalike("claude", &["--session-id", &id(2), "--fork-session", "--resume", path]);
     let _entry = claude.register(&fork, &id(2));
