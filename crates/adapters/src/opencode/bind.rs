@@ -166,8 +166,12 @@ pub struct Loose {
     pub started: i64,
     /// It could run a turn.
     pub runs: bool,
-    /// Its log was read whole and names no session.
+    /// It has another session in its hands.
+    pub tied: bool,
+    /// Its log was read whole and names no session that it is not tied to.
     pub quiet: bool,
+    /// What it logged.
+    pub heard: Option<Heard>,
     /// It has its sessions for itself, and keeps one open between turns.
     pub own: bool,
     /// It shows the session that was the last of its directory, or one that it went on to.
@@ -192,7 +196,9 @@ impl Loose {
             places: if matches!(agent.role.kind, Kind::Server | Kind::Agent) { Vec::new() } else { places() },
             started: agent.started(),
             runs: false,
+            tied: false,
             quiet: false,
+            heard: agent.heard.clone(),
             own: false,
             continues: false,
             last: None,
@@ -331,14 +337,14 @@ fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
     let could = match agent.role.kind {
         Kind::Client | Kind::Errand | Kind::Other => false,
         Kind::Run => unclaimed, // it has one session for ever
-        Kind::Terminal => unclaimed || !agent.is_known(),
-        Kind::Server | Kind::Agent => true,
+        Kind::Terminal | Kind::Server | Kind::Agent => true,
     };
     could.then(|| Loose {
         quiet: agent.is_known(),
         own: unclaimed && matches!(agent.role.kind, Kind::Run | Kind::Terminal),
         continues: agent.continues && unclaimed,
         runs: true,
+        tied: !unclaimed,
         ..Loose::of(agent)
     })
 }

@@ -39,7 +39,7 @@ pub struct Heard {
     /// Whether all that it logged was read, back to its start.
     pub whole: bool,
     /// What it calls itself there.
-    runs: Vec<String>,
+    pub runs: Vec<String>,
     /// The log.
     pub path: PathBuf,
 }
@@ -88,6 +88,26 @@ fn read(logs: &[Appended], started: i64) -> io::Result<Option<Heard>> {
         heard.take(&line);
     }
     Ok(Some(heard))
+}
+
+/// Whether the end of the log says that another run than these works on a session since then: who does says so at each
+/// step.
+pub fn is_at_work_elsewhere(log: &Path, runs: &[String], session: &str, since: i64) -> bool {
+    let read = || -> io::Result<Vec<u8>> {
+        let (mut opened, key) = file::open(log)?;
+        opened.seek(SeekFrom::Start(key.size.saturating_sub(STEP)))?;
+        let mut text = Vec::new();
+        opened.take(STEP).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let text = read().unwrap_or_default();
+    let works = |line: &Line<'_>| {
+        matches!(line.message(), "loop" | "process" | "stream")
+            && line.session() == Some(session)
+            && line.at >= since
+            && !runs.iter().any(|run| run == line.run)
+    };
+    lines(&text, false).filter_map(Line::parse).any(|line| works(&line))
 }
 
 fn owned(runs: &[&str]) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
 
 use super::bind::{self, Agent, Held, Hold, LOGGED_MS, Loose, SLACK_MS};
+use super::log::{self, Heard};
 use super::record::{Stand, Stored};
 use super::{Kind, NAME, db, legacy, warning};
 use crate::agent_process as ap;
@@ -204,6 +205,11 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
                 "opencode process {} went on with the last session of its directory, which may be this one",
                 l.pid
             ))),
+            Some(l) if l.tied => Fact::Unseen(Untrusted::new(format!(
+                "opencode process {} stands in the same or an unknown directory and may have begun its turn, which it \
+                 logs a moment later",
+                l.pid
+            ))),
             Some(l) => Fact::Unseen(Untrusted::new(format!(
                 "opencode process {}, tied to no session, stands in the same or an unknown directory",
                 l.pid
@@ -217,8 +223,14 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
 fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
     let open = matches!(stored.stand, Stand::Open | Stand::Unread(_)) || loose.own && !loose.quiet;
     let written = stored.updated + SLACK_MS >= loose.started;
-    let logged = loose.quiet && look.now.0 - stored.updated > LOGGED_MS;
+    let logged = loose.quiet && (look.now.0 - stored.updated > LOGGED_MS || is_anothers(loose, stored));
     loose.runs && open && written && !logged && loose.is_at(stored)
+}
+
+/// Whether its open turn was begun by another process, which had the time to log that.
+fn is_anothers(loose: &Loose, stored: &Stored) -> bool {
+    let elsewhere = |h: &Heard| log::is_at_work_elsewhere(&h.path, &h.runs, &stored.id, stored.since);
+    loose.heard.as_ref().is_some_and(elsewhere)
 }
 
 /// What a terminal that was told to continue shows, it does not say before it is asked something; a terminal of a

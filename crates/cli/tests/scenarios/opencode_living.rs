@@ -133,7 +133,9 @@ fn a_terminal_moves_on_and_may_work_on_several() {
     let tui = sandbox.lookalike("opencode", &[]);
     store.logs(&tui, "aaaa", "message=loop session.id=ses_first step=0");
     list(&sandbox).expect("ses_first", "idle", Some(tui.pid()));
+    // What it begins it logs a moment later; nobody is called dead meanwhile.
     let second = store.session("ses_second").asked("two");
+    list(&sandbox).expect("ses_second", "unknown", None);
     store.logs(&tui, "aaaa", "message=created id=ses_second slug=x");
     let seen = list(&sandbox);
     seen.expect("ses_first", "done", None);
@@ -147,6 +149,37 @@ fn a_terminal_moves_on_and_may_work_on_several() {
     seen.expect("ses_third", "working", Some(tui.pid()));
     assert_eq!(ask(&sandbox, &["kill", "ses_third"]).code(), 3);
     assert!(sandbox.processes().iter().any(|p| p.pid == tui.pid()));
+}
+
+#[test]
+fn what_another_run_has_logged_is_none_of_those_that_are_left() {
+    let sandbox = Sandbox::new("opencode-anothers");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_own").asked("one").answered("done");
+    let tui = sandbox.lookalike("opencode", &[]);
+    let server = sandbox.lookalike("opencode", &["serve"]);
+    store.logs(&tui, "aaaa", "message=loop session.id=ses_own step=0");
+    store.logs(&server, "bbbb", "message=init");
+    let run = sandbox.lookalike("opencode", &["run"]);
+    store.session("ses_run").asked("two");
+    store.logs(&run, "cccc", "message=created id=ses_run slug=x");
+    run.signal(Signal::KILL);
+    run.wait(DEADLINE);
+    // Who made it need not be the one that works on it.
+    list(&sandbox).expect("ses_run", "unknown", None);
+    let run = sandbox.lookalike("opencode", &["run", "-s", "ses_run"]);
+    store.logs(&run, "dddd", "message=loop session.id=ses_run step=0");
+    list(&sandbox).expect("ses_run", "working", Some(run.pid()));
+    run.signal(Signal::KILL);
+    run.wait(DEADLINE);
+    let seen = list(&sandbox);
+    seen.expect("ses_run", "interrupted", None);
+    seen.expect("ses_own", "idle", Some(tui.pid()));
+    // What is asked after that is not the dead one's.
+    let later = now() + 1;
+    let asked = json!({"role": "user", "time": {"created": later}});
+    store.sql(&format!("INSERT INTO message VALUES ('msg_later', 'ses_run', {later}, {later}, '{asked}')"));
+    list(&sandbox).expect("ses_run", "unknown", None);
 }
 
 #[test]

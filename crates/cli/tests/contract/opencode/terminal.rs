@@ -143,6 +143,31 @@ fn whatever_is_queued_or_tried_again_ends_with_the_turn() {
     stage.keep(Store::OpenCode, &[(&row, "stopped")]);
 }
 
+#[test]
+fn what_a_terminal_has_turned_to_is_never_called_ended() {
+    let stage = Stage::new("tui-new");
+    let tui = asking(&stage);
+    tui.submit("hello", DEADLINE);
+    let first = stage.until("idle", "turn over").held_by(tui.pid());
+    tui.type_text("/new");
+    tui.wait_for_text("New session", DEADLINE);
+    tui.press(Key::Enter);
+    tui.wait_for_text("Ask anything", DEADLINE);
+    tui.submit("HOLD here again", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    // It logs late which session it works on, and has stored it before.
+    let second = stage.until_look("the new session at work", |look| {
+        let second = look.rows.iter().find(|row| row.id() != first.id())?;
+        assert_ne!(second.0["live"], false, "{second}");
+        second.is_at_work("HOLD here again").then(|| second.clone())
+    });
+    let second = second.held_by(tui.pid());
+    stage.look().row(first.id()).ended("done");
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.look().row(second.id()).ended("interrupted");
+}
+
 /// One request to the server; it never answers late.
 fn post(port: u16, path: &str, body: &Value) -> Value {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server");
