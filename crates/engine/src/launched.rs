@@ -338,6 +338,7 @@ impl Launched {
             return Ok(());
         }
         record.earlier.extend(before);
+        record.prompted = false; // that was another session's
         start::put(&self.folder, &record)
     }
 
@@ -380,7 +381,9 @@ impl Launched {
                 // One prompt, and its end is the turn's.
                 let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
                 sighting.observations.extend(turn.map(seen));
-                let given = self.shim.as_ref().filter(|_| self.may_not_have_begun(now));
+                // What it was given is not for one that it has gone on to.
+                let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
+                let given = self.shim.as_ref().filter(|_| own && self.may_not_have_begun(now));
                 sighting.observations.extend(given.map(|s| seen(Fact::Given).at(Some(s.started_at))));
                 sighting.process.get_or_insert(process);
                 return true;

@@ -12,7 +12,7 @@ use lariat_sys::scan::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::agent_process as ap;
-use crate::json::{Keep, Value};
+use crate::json::{Doc, Keep, Value};
 use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
@@ -118,6 +118,13 @@ impl Fold for Events {
     fn knows_tail(&self) -> bool {
         true
     }
+}
+
+/// The session that a process goes on with, if what the extension says tells of one.
+pub fn moved(event: &[u8]) -> Option<String> {
+    let doc = Doc::parse(event, |_, key| matches!(key, b"event" | b"id"), 256).ok()?;
+    let moved = doc.root().get("event").str() == Some("moved");
+    doc.root().get("id").some_str().filter(|_| moved).map(str::to_owned)
 }
 
 /// What these processes tell of themselves; nothing for one that lariat did not launch.

@@ -1,7 +1,10 @@
 // Loaded by a Pi that lariat launched, for that launch only. It writes beside itself which session
 // the process holds and whether a turn is open: Pi shows neither from outside. It changes nothing.
+import { spawn } from "node:child_process";
 import { appendFileSync } from "node:fs";
 
+// The command that hears with which session the process goes on; lariat fills it in.
+const hook = null;
 const place = new URL("./pi-events.jsonl", import.meta.url);
 let prompt;
 
@@ -35,15 +38,30 @@ function tell(event, context) {
   }
 }
 
+// Tells that the process has gone on to another session, so that its handle goes along.
+function moved(context) {
+  try {
+    const heard = spawn("/bin/sh", ["-c", hook], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
+    heard.on("error", () => {});
+    heard.stdin.on("error", () => {});
+    heard.stdin.end(JSON.stringify({ event: "moved", id: context.sessionManager.getSessionId() }));
+    heard.unref();
+  } catch {
+    // As above.
+  }
+}
+
 export default function (pi) {
   pi.on("before_agent_start", (event) => {
     prompt = typeof event.prompt === "string" ? event.prompt.slice(0, 600) : undefined;
   });
   const told = ["session_start", "model_select", "agent_start", "agent_end", "agent_settled", "session_compact"];
   for (const event of told) {
-    pi.on(event, (_, context) => {
+    pi.on(event, (more, context) => {
       if (event === "session_start") prompt = undefined;
       tell(event, context);
+      const another = event === "session_start" && ["new", "resume", "fork"].includes(more?.reason);
+      if (another && hook) moved(context);
     });
   }
   // It says that it will make the conversation shorter, that it has, and nothing if that fails.

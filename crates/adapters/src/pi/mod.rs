@@ -32,6 +32,8 @@ use crate::{Adapter, Ask, Beside, LONGEST_ARGUMENT, Past, Plan, new_uuid};
 pub const NAME: &str = "pi";
 
 /// What a launched Pi tells lariat with.
+/// The line of the extension that names the command which hears of another session.
+const NO_HOOK: &str = "const hook = null;";
 const EXTENSION: &str = include_str!("extension.js");
 
 /// Arguments by which a person says which session it shall have.
@@ -117,6 +119,10 @@ impl Adapter for Pi {
         sessions::id_in_header(line)
     }
 
+    fn moved(&self, event: &[u8]) -> Option<String> {
+        events::moved(event)
+    }
+
     /// That it makes the conversation shorter, as long as it says so in place of anything else. Its own word tells all
     /// the rest, and is believed before this.
     fn state_in_output(&self, last: &[u8], _argv: &[String]) -> Option<State> {
@@ -158,8 +164,10 @@ fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
 }
 
 fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Result<Plan, String> {
+    let hook = ask.hook.as_ref().map(|hook| format!("const hook = {};", serde_json::Value::from(hook.as_str())));
+    let extension = EXTENSION.replacen(NO_HOOK, hook.as_deref().unwrap_or(NO_HOOK), 1);
     let mut plan = Plan {
-        files: vec![Beside { name: "pi-extension.js", text: EXTENSION.to_owned(), flag: "-e" }],
+        files: vec![Beside { name: "pi-extension.js", text: extension, flag: "-e" }],
         native_id,
         ..Plan::default()
     };

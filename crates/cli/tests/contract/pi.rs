@@ -134,6 +134,43 @@ fn launched_in_a_terminal_it_takes_what_is_sent() {
 }
 
 #[test]
+fn its_handle_goes_along_to_another_session_and_stays_there() {
+    let stage = Stage::new("launch-new");
+    let _pi = Pi::install(&stage.sandbox, &stage.model);
+    let (handle, first, pid) = launch(&stage, &["-p", "first words"]);
+    stage.until("idle", "turn over");
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    tui.wait_for_text("first words", DEADLINE);
+    tui.submit("/new", DEADLINE);
+    let second = stage.until_look("another session", |look| {
+        let row = look.rows.iter().find(|row| row.id() != first)?;
+        // What it was launched with is not what this one is given.
+        Some(row.clone().has("status", "idle").has("reason", "no turn yet").has("pid", pid.clone()))
+    });
+    let record = stage.sandbox.home().join(".local/state/lariat/sessions").join(&handle).join("launch.json");
+    wait_until("the handle has moved", DEADLINE, || {
+        fs::read_to_string(&record).is_ok_and(|text| text.contains(&format!("\"native_id\":\"{}\"", second.id())))
+    });
+    act(&stage, &["send", &handle, "second words", "--wait", "--json"]);
+    act(&stage, &["send", &handle, "HOLD here more", "--json"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    let agent = stage.sandbox.world().process(i32::try_from(pid.as_i64().expect("a pid")).expect("a pid"));
+    agent.expect("it lives").signal(Signal::KILL);
+    drop(tui);
+    let look =
+        stage.until_look("it has ended", |look| look.find(second.id())?.is("interrupted", "").then(|| stage.look()));
+    let row = look.row(second.id()).has("handle", handle.as_str()).has("restorable", true);
+    row.has("exit", serde_json::json!({"signal": 9}));
+    look.row(&first).ended("done").has("handle", ()).has("exit", ());
+    let done = act(&stage, &["restore", "--yes", "--json"]);
+    assert_eq!(done["restore"][0]["id"], second.0["id"], "{done}");
+    let row =
+        stage.until_look("it is back", |look| look.find(second.id()).filter(|row| row.0["live"] == true).cloned());
+    row.has("handle", handle.as_str());
+    act(&stage, &["kill", &handle, "--json"]);
+}
+
+#[test]
 fn without_a_login_it_waits_for_one() {
     let stage = Stage::new("launch-login");
     let pi = Pi::install(&stage.sandbox, &stage.model);
