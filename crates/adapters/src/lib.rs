@@ -71,6 +71,10 @@ pub trait Adapter: Send + Sync {
     fn resume(&self, _ask: &Ask, _past: &Past<'_>) -> Result<Plan, String> {
         Err(format!("{} sessions cannot be resumed", self.name()))
     }
+    /// Why a session of its store would be lost if another way than [`resume`](Self::resume) took it up again.
+    fn loses(&self, _places: &Places, _native_id: &str) -> Option<&'static str> {
+        None
+    }
     /// The real program behind a wrapper that would die alone, if there is one.
     fn native(&self, _found: &Path) -> Option<PathBuf> {
         None

@@ -169,6 +169,12 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     }
     let adapter = start::adapter(session.agent)?;
     let way = way(places, &session, launched.as_ref()).map_err(LaunchError::Impossible)?;
+    if acp::is_owned(session.agent) {
+        // Behind the connection is an agent with a store of its own.
+        let mut all = lariat_adapters::all().into_iter();
+        let lost = all.find_map(|a| a.loses(places, session.native_id.raw()));
+        lost.map_or(Ok(()), |why| Err(LaunchError::Impossible(why.into())))?;
+    }
     let cwd = launched.as_ref().map(|l| l.record.launch.cwd.clone());
     let cwd = cwd.or_else(|| session.cwd.as_ref().map(|c| PathBuf::from(c.raw())));
     let cwd = cwd.ok_or_else(|| LaunchError::Impossible(format!("it is not known where {id} worked")))?;

@@ -2,7 +2,7 @@
 //!
 //! It speaks real JSON-RPC over its standard streams, and keeps nothing but which sessions there were
 //! (`$HOME/.scripted-acp/ID`, with what was said). Its first argument, if any, takes something away:
-//! `no-resume` (it can only load), `no-past` (neither), `v2` (another version of the protocol), `login`
+//! `no-resume` (it can only load), `late` (the same, and it repeats what was said only after its response), `no-past` (neither), `v2` (another version of the protocol), `login`
 //! (no session without one), `deaf` (it neither heeds a cancel nor the end of its input).
 //!
 //! | prompt | does |
@@ -167,6 +167,7 @@ fn store() -> PathBuf {
 pub fn main() {
     let lacks = std::env::args().nth(1).unwrap_or_default();
     let has_past = lacks != "no-past";
+    let only_loads = lacks == "no-resume" || lacks == "late";
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let message: Value = serde_json::from_str(&line).expect("a message");
@@ -176,7 +177,7 @@ pub fn main() {
         match message["method"].as_str() {
             Some("initialize") => {
                 let version = if lacks == "v2" { 2 } else { 1 };
-                let can = if lacks == "no-resume" || !has_past { json!({}) } else { json!({"resume": {}, "fork": {}}) };
+                let can = if only_loads || !has_past { json!({}) } else { json!({"resume": {}, "fork": {}}) };
                 let can = json!({"loadSession": has_past, "sessionCapabilities": can});
                 respond(id, &json!({"protocolVersion": version, "agentCapabilities": can, "authMethods": []}));
             }
@@ -191,14 +192,19 @@ pub fn main() {
                 fs::copy(store().join(&session), store().join(&fork)).expect("a fork");
                 respond(id, &json!({"sessionId": fork}));
             }
-            Some("session/resume") if known(&session) && lacks != "no-resume" => respond(id, &json!({})),
+            Some("session/resume") if known(&session) && !only_loads => respond(id, &json!({})),
             Some("session/load") if known(&session) => {
+                if lacks == "late" {
+                    respond(id, &json!({}));
+                }
                 for said in fs::read_to_string(store().join(&session)).expect("a session").lines() {
                     let text = json!({"type": "text", "text": said});
                     update(&session, json!({"sessionUpdate": "user_message_chunk", "content": text}));
                     chunk(&session, "said before");
                 }
-                respond(id, &json!({}));
+                if lacks != "late" {
+                    respond(id, &json!({}));
+                }
             }
             Some("session/prompt") => {
                 let prompt = params["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();

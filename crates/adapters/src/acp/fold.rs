@@ -24,6 +24,9 @@ use serde::{Deserialize, Serialize};
 use crate::json::{Doc, Keep, Value};
 use crate::reader::Fold;
 
+/// More calls than that are not kept at once.
+const MOST: usize = 64;
+
 /// The process that holds a connection.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of sys::Identity")]
@@ -69,8 +72,8 @@ pub struct Events {
     pub stand: Stand,
     /// Since when the turn stands so.
     pub since: Option<i64>,
-    /// The call of the agent's tool that runs, and what it is.
-    pub tool: Option<(String, String)>,
+    /// The calls of the agent's tools that run, and what they are, the first one first.
+    pub tools: Vec<(String, String)>,
     /// What it asks and was not answered: the request, what it is about, since when.
     pub asks: Vec<(String, String, Option<i64>)>,
     /// The request whose response ends the turn, while this owner waits for it.
@@ -94,7 +97,8 @@ impl Events {
         self.owner = Some(Owner { boot, pid, start, pidfd_inode: number("pidfd_inode"), namespace, machine });
         self.agent = text("agent").or(self.agent.take());
         self.cwd = text("cwd").or(self.cwd.take());
-        (self.open, self.tool, self.up) = (None, None, false);
+        (self.open, self.up) = (None, false);
+        self.tools.clear();
         self.asks.clear();
     }
 
@@ -106,7 +110,8 @@ impl Events {
                     self.prompt = prompt.map(str::to_owned);
                 }
                 self.open = message.get("id").u64();
-                (self.stand, self.since, self.tool) = (Stand::Open, at, None);
+                (self.stand, self.since) = (Stand::Open, at);
+                self.tools.clear();
             }
             Some(_) => {}
             None => {
@@ -134,32 +139,36 @@ impl Events {
                     Some("cancelled") => Stand::Cancelled,
                     reason => Stand::Failed(format!("the turn ended with {}", reason.unwrap_or("no reason"))),
                 };
-                (self.open, self.since, self.tool) = (None, at, None);
+                (self.open, self.since) = (None, at);
+                self.tools.clear();
                 self.asks.clear();
             }
             _ => {}
         }
     }
 
-    fn update(&mut self, update: Value<'_>) {
-        match update.get("sessionUpdate").str().unwrap_or("") {
-            "tool_call" => {
-                let id = update.get("toolCallId").str().unwrap_or("").to_owned();
-                self.tool = Some((id, update.get("title").str().unwrap_or("a tool").to_owned()));
-            }
-            "tool_call_update" => {
-                let id = update.get("toolCallId").str().unwrap_or("");
-                let over = matches!(update.get("status").str(), Some("completed" | "failed"));
-                match &mut self.tool {
-                    Some((running, _)) if running == id && over => self.tool = None,
-                    Some((running, title)) if running == id => {
-                        if let Some(new) = update.get("title").some_str() {
-                            *title = new.to_owned();
-                        }
-                    }
-                    _ => {}
+    /// A call that begins, goes on or is over. One that was over before it is told of never runs.
+    fn call(&mut self, update: Value<'_>) {
+        let id = update.get("toolCallId").str().unwrap_or("");
+        let over = matches!(update.get("status").str(), Some("completed" | "failed"));
+        let title = update.get("title").some_str();
+        match self.tools.iter().position(|(running, _)| running == id) {
+            Some(at) if over => drop(self.tools.remove(at)),
+            Some(at) => {
+                if let Some(title) = title {
+                    title.clone_into(&mut self.tools[at].1);
                 }
             }
+            None if !over && update.get("sessionUpdate").str() == Some("tool_call") && self.tools.len() < MOST => {
+                self.tools.push((id.to_owned(), title.unwrap_or("a tool").to_owned()));
+            }
+            None => {}
+        }
+    }
+
+    fn update(&mut self, update: Value<'_>) {
+        match update.get("sessionUpdate").str().unwrap_or("") {
+            "tool_call" | "tool_call_update" => self.call(update),
             "session_info_update" => {
                 self.title = update.get("title").some_str().map(str::to_owned).or(self.title.take())
             }
@@ -269,4 +278,30 @@ pub fn has_taken_up(last: &[u8], native_id: &str, pid: u32) -> bool {
         }
     }
     events.up && events.id.as_deref() == Some(native_id) && events.owner.is_some_and(|o| o.pid == pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_calls_the_first_that_still_runs_is_told() {
+        let mut events = Events::default();
+        let mut hear = |update: &str| {
+            let line = format!(r#"{{"at":1,"from":{{"method":"session/update","params":{{"update":{{{update}}}}}}}}}"#);
+            let doc = Doc::parse(line.as_bytes(), Events::KEEP, 600).expect("JSON");
+            events.line(doc.root());
+            events.tools.first().map(|(_, title)| title.clone())
+        };
+        let call =
+            |id: &str, more: &str| format!(r#""sessionUpdate":"tool_call","toolCallId":"{id}","title":"{id}"{more}"#);
+        let goes = |id: &str, more: &str| format!(r#""sessionUpdate":"tool_call_update","toolCallId":"{id}",{more}"#);
+        assert_eq!(hear(&call("one", "")).as_deref(), Some("one"));
+        assert_eq!(hear(&call("two", "")).as_deref(), Some("one"));
+        assert_eq!(hear(&goes("one", r#""title":"first""#)).as_deref(), Some("first"));
+        assert_eq!(hear(&goes("two", r#""status":"completed""#)).as_deref(), Some("first"));
+        assert_eq!(hear(&goes("one", r#""status":"failed""#)), None);
+        assert_eq!(hear(&call("past", r#","status":"completed""#)), None, "it was over before it was told of");
+        assert_eq!(hear(&goes("past", r#""status":"in_progress""#)), None);
+    }
 }

@@ -149,7 +149,7 @@ fn sighting(look: &Look<'_>, path: &Path, reading: Reading<Events>) -> Option<Si
             Observation::new(Witness::Hook, Fact::Asks(ask)).at(at.map(Time)).from(source.clone())
         }));
     }
-    let doing = f.tool.as_ref().map(|(_, title)| title.clone());
+    let doing = f.tools.first().map(|(_, title)| title.clone());
     let turn = match (unread, &f.stand) {
         (Some(why), _) => Fact::TurnUnread(why.into()),
         (None, Stand::Never) => Fact::Turn(Turn::Never),

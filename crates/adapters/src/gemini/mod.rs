@@ -86,6 +86,10 @@ fn runs(process: &Process) -> Option<ap::Run> {
     (!NOT_SESSIONS.contains(&word)).then_some(run)
 }
 
+/// Why a session is not resumed.
+const LOST: &str = "Gemini removes a resumed session at its next start; set general.sessionRetention.enabled to false in \
+                    its settings.json first";
+
 /// The adapter.
 pub struct Gemini;
 
@@ -125,9 +129,7 @@ impl Adapter for Gemini {
     fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
         let file = past.transcript.ok_or("the session has no file that Gemini could open")?;
         if !keeps_sessions(file) {
-            return Err("Gemini removes a resumed session at its next start; set general.sessionRetention.enabled \
-                        to false in its settings.json first"
-                .into());
+            return Err(LOST.into());
         }
         let path = file.to_str().ok_or("the path of its file is not UTF-8")?.to_owned();
         let mut plan = match past.fork {
@@ -141,6 +143,18 @@ impl Adapter for Gemini {
         };
         plan.keep = vec![file.to_owned()];
         Ok(plan)
+    }
+
+    /// By `--acp` it leaves the same file behind.
+    fn loses(&self, places: &Places, native_id: &str) -> Option<&'static str> {
+        let end = format!("-{}.jsonl", native_id.get(..8)?);
+        let inside = |folder: &Path| {
+            let entries = file::Directory::open(folder).and_then(|d| d.entries()).unwrap_or_default();
+            entries.into_iter().map(|e| folder.join(e.name)).collect::<Vec<_>>()
+        };
+        let mut chats = inside(&places.gemini.join("tmp")).into_iter().flat_map(|p| inside(&p.join("chats")));
+        let stored = chats.find(|path| path.to_str().is_some_and(|p| p.ends_with(&end)))?;
+        (!keeps_sessions(&stored)).then_some(LOST)
     }
 
     /// The first event of `-o stream-json`.

@@ -5,7 +5,7 @@
 
 use lariat_testkit::{
     DEADLINE, Signal,
-    agents::{Claude, Codex, OpenCode},
+    agents::{Claude, Codex, Gemini, OpenCode},
     wait_until,
 };
 use serde_json::{Value, json};
@@ -18,7 +18,8 @@ fn stage(name: &'static str) -> Stage {
     std::fs::create_dir_all(&folder).expect("a folder");
     let settings = "[[acp]]\nname = \"opencode\"\ncommand = [\"opencode\", \"acp\"]\n\
                     [[acp]]\nname = \"codex\"\ncommand = [\"codex-acp\"]\n\
-                    [[acp]]\nname = \"claude\"\ncommand = [\"claude-agent-acp\"]\n";
+                    [[acp]]\nname = \"claude\"\ncommand = [\"claude-agent-acp\"]\n\
+                    [[acp]]\nname = \"gemini\"\ncommand = [\"gemini\", \"--acp\"]\n";
     std::fs::write(folder.join("config.toml"), settings).expect("settings");
     stage
 }
@@ -161,4 +162,45 @@ fn claude_is_talked_to_asked_cancelled_and_taken_up_again() {
     act(&stage, &["kill", handle]);
     nothing_is_left(&stage);
     stage.now().ended("stopped").has("native_id", id);
+}
+
+#[test]
+fn gemini_is_talked_to_and_asked_and_is_taken_up_again_only_where_nothing_is_lost() {
+    let stage = stage("acp-gemini");
+    stage.sandbox.env("GEMINI_CLI_NO_RELAUNCH", "true");
+    let gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let launched = act(&stage, &["launch", "acp:gemini"]);
+    let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
+    let of = |status: &str, reason: &str| stage.until_of(id, status, reason).has("handle", handle);
+    of("idle", "no turn yet");
+    let told = act(&stage, &["send", handle, "hello", "--wait"]);
+    assert_eq!(told["reply"], "echo: hello", "{told}");
+    act(&stage, &["send", handle, r#"CALL run_shell_command {"command":"touch made"}"#]);
+    of("waiting", "permission: touch made");
+    act(&stage, &["approve", handle]);
+    of("idle", "turn over");
+    assert!(stage.sandbox.work().join("made").exists());
+    act(&stage, &["stop", handle]);
+    nothing_is_left(&stage);
+    stage.look().row(id).ended("stopped");
+
+    // What Gemini leaves behind when it loads a session has its next start remove the conversation.
+    let before = gemini.wait_for_chat("echo: hello", DEADLINE);
+    let refused = stage.sandbox.world().run(&stage.lariat().args(["resume", handle, "and now"]));
+    assert_ne!(refused.code(), 0);
+    assert!(refused.stderr.contains("general.sessionRetention.enabled"), "{refused:?}");
+    gemini.headless("other", &[]).output(DEADLINE).expect_success();
+    assert!(before.exists(), "nothing of it is lost");
+
+    // As if it had been begun in another minute: in the same one Gemini does not find its own session.
+    gemini.configure(json!({"sessionRetention": {"enabled": false}}));
+    let name = before.file_name().and_then(|n| n.to_str()).expect("a name");
+    std::fs::rename(&before, before.with_file_name(format!("session-2026-11-15T01-02{}", &name[24..])))
+        .expect("a name");
+    act(&stage, &["resume", handle, "and now"]);
+    of("idle", "turn over");
+    let peeked = act(&stage, &["peek", handle]);
+    assert_eq!(peeked["reply"], "echo: and now", "{peeked}");
+    act(&stage, &["kill", handle]);
+    nothing_is_left(&stage);
 }

@@ -17,7 +17,7 @@ impl Stage {
     pub fn new(name: &str) -> Stage {
         let sandbox = Sandbox::new(name);
         sandbox.install_copy("scripted", &built("lariat-acp-agent"));
-        let lacks = ["", "no-resume", "no-past", "v2", "login", "deaf"].map(|lack| {
+        let lacks = ["", "no-resume", "late", "no-past", "v2", "login", "deaf"].map(|lack| {
             let name = if lack.is_empty() { "scripted" } else { lack };
             format!("[[acp]]\nname = \"{name}\"\ncommand = [\"scripted\", \"{lack}\"]\n")
         });

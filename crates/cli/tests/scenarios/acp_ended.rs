@@ -36,7 +36,7 @@ fn each_turn_ends_as_the_agent_says() {
 #[test]
 fn without_an_owner_a_turn_was_cut_off_and_goes_on_where_it_was() {
     let stage = Stage::new("acp-cut-off");
-    for agent in ["acp:scripted", "acp:no-resume"] {
+    for agent in ["acp:scripted", "acp:no-resume", "acp:late"] {
         let launched = stage.launch(&[agent, "-p", "hello"]);
         stage.until(&launched, "idle", "");
         stage.act(&["send", launched.handle(), "HOLD pipe"]);
@@ -47,11 +47,11 @@ fn without_an_owner_a_turn_was_cut_off_and_goes_on_where_it_was() {
         stage.nothing_is_left();
         let row = list(&stage.sandbox).session(launched.id()).clone();
         assert_eq!((&row["restorable"], &row["live"]), (&true.into(), &false.into()), "{row:#}");
-        let again = Launched(stage.act(&["resume", launched.handle()]));
+        let again = Launched(stage.act(&["resume", launched.handle(), "and now"]));
         assert_eq!((again.id(), again.handle()), (launched.id(), launched.handle()), "{agent}");
+        stage.until(&launched, "idle", "turn over");
+        assert_eq!(stage.reply(&launched), "echo: and now", "{agent}");
         list(&stage.sandbox).expect(launched.id(), "idle", Some(again.pid()));
-        let told = stage.act(&["send", launched.handle(), "and now", "--wait"]);
-        assert_eq!(told["reply"], "echo: and now", "{told}");
         // What was said stands there once, whether the agent repeats it or not.
         let talk = stage.act(&["peek", launched.handle(), "-n", "9"])["messages"].clone();
         let said: Vec<&str> = talk.as_array().expect("messages").iter().filter_map(|m| m["text"].as_str()).collect();

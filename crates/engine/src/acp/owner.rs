@@ -4,7 +4,7 @@
 //!
 //! 1. It says who it is, starts the agent, and agrees on version 1 of the protocol.
 //! 2. It makes a session, or takes one up again: by `session/resume`, which says nothing again, else by
-//!    `session/load`, which repeats all. It says on standard output which session that is.
+//!    `session/load`, which repeats all, by some agents after the response. It says on standard output which session that is.
 //! 3. Then it waits: for the agent, for mail, for answers. One turn is open at a time; mail that comes
 //!    meanwhile is refused, as it was for the sender to look.
 //! 4. It ends when the agent does; when it is asked to, after it has cancelled the turn; and, if it was
@@ -34,6 +34,8 @@ use crate::ask::{self, Request};
 
 /// How long an agent may take to end a turn that is cancelled, and to end itself.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// An agent that says nothing for so long has repeated all.
+const SILENCE: Duration = Duration::from_millis(250);
 /// Our own looks into the folder, should a hint be lost.
 const LOOK: Duration = Duration::from_secs(30);
 /// When to look first whether the agent has read what was sent; then seldom and seldomer.
@@ -197,6 +199,7 @@ impl Owner {
                 } else if can["loadSession"] == true {
                     self.wire.replay = true;
                     let loaded = self.call("session/load", with_id(id));
+                    let loaded = loaded.and_then(|loaded| self.hear_out().map(|()| loaded));
                     self.wire.replay = false;
                     loaded?
                 } else {
@@ -260,6 +263,24 @@ impl Owner {
                 Heard::Stir => {}
             }
         }
+    }
+
+    /// Hears what an agent that has loaded a session still repeats of it, until it is silent for a moment.
+    fn hear_out(&mut self) -> Result<(), End> {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            match self.heard.recv_timeout(SILENCE) {
+                Ok(Heard::Message(message)) => {
+                    self.came(&message)?;
+                    self.hear(&message)?;
+                }
+                Ok(Heard::Stir) => {}
+                Ok(Heard::Asked) => return Err(End::Asked),
+                Ok(Heard::Silence) | Err(RecvTimeoutError::Disconnected) => return Err(End::Agent),
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        Ok(())
     }
 
     /// The next thing to heed. Meanwhile, tells when the agent has read the last mail.
