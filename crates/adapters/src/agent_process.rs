@@ -180,6 +180,18 @@ pub fn launched_for(places: &Places, process: &Process) -> Option<String> {
     read("launch.json")?.root().get("native_id").some_str().filter(|_| is_it).map(str::to_owned)
 }
 
+/// The argument that makes `lariat` own an agent's connection.
+pub const OWNS: &str = "__acp";
+
+/// Whether lariat owns this process's connection, for a session that is known: that one is all it has.
+pub fn is_owned(places: &Places, process: &Process, table: &Table) -> bool {
+    // One that starts itself again is two.
+    let again = |p: &&Process| p.arguments().last() == process.arguments().last();
+    let parent = table.get(process.ppid);
+    let owner = parent.filter(again).map_or(parent, |first| table.get(first.ppid));
+    owner.is_some_and(|p| p.arguments().nth(1) == Some(OWNS) && launched_for(places, p).is_some())
+}
+
 /// Where a process stands, if that can be read.
 pub fn standing(pid: u32) -> Option<Untrusted> {
     process::cwd(pid).ok().map(|p| Untrusted::new(p.to_string_lossy()))

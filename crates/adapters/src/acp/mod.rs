@@ -31,7 +31,7 @@ use crate::{Adapter, Ask, Beside, Decision, Past, Plan};
 /// What every one of them is called.
 pub const NAME: &str = "acp";
 /// The argument that makes `lariat` own a connection.
-pub const VERB: &str = "__acp";
+pub const VERB: &str = ap::OWNS;
 /// What the owner is to do, in the session's folder.
 pub const ORDER: &str = "acp.json";
 /// Every message, in the session's folder.

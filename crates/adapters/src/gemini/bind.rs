@@ -153,6 +153,9 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
             named,
         };
         let Some((session, by)) = by_arguments(&arguments) else {
+            if ap::is_owned(look.places, process, table) {
+                continue; // what it has is told by who owns it
+            }
             bound.loose.push(loose(false));
             unbound.push((process.clone(), run));
             continue;

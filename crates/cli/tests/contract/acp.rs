@@ -167,7 +167,6 @@ fn claude_is_talked_to_asked_cancelled_and_taken_up_again() {
 #[test]
 fn gemini_is_talked_to_and_asked_and_is_taken_up_again_only_where_nothing_is_lost() {
     let stage = stage("acp-gemini");
-    stage.sandbox.env("GEMINI_CLI_NO_RELAUNCH", "true");
     let gemini = Gemini::install(&stage.sandbox, &stage.model);
     let launched = act(&stage, &["launch", "acp:gemini"]);
     let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
@@ -175,6 +174,9 @@ fn gemini_is_talked_to_and_asked_and_is_taken_up_again_only_where_nothing_is_los
     of("idle", "no turn yet");
     let told = act(&stage, &["send", handle, "hello", "--wait"]);
     assert_eq!(told["reply"], "echo: hello", "{told}");
+    // It makes another session when it starts, in which nobody says anything.
+    assert_eq!(stage.look().live(), [id]);
+    assert!(stage.look().rows.iter().all(|row| row.status() != "unknown"), "{}", stage.look().rows[1]);
     act(&stage, &["send", handle, r#"CALL run_shell_command {"command":"touch made"}"#]);
     of("waiting", "permission: touch made");
     act(&stage, &["approve", handle]);
