@@ -30,8 +30,8 @@ const TICK_MS: i64 = 20;
 pub struct Heard {
     /// The sessions it named, each with when it last did, in order of that.
     pub sessions: Vec<(String, i64)>,
-    /// What it asked and when; that a permission was given or refused is not logged.
-    asks: Vec<(String, i64)>,
+    /// What it asked; that a permission was given or refused is not logged.
+    asks: Vec<Asking>,
     /// How often somebody began to listen to what it does; a terminal that serves nobody is not listened to.
     pub clients: usize,
     /// Whether its terminal has come up.
@@ -43,6 +43,36 @@ pub struct Heard {
     /// The log.
     pub path: PathBuf,
 }
+
+/// Something that a person is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Asking {
+    id: String,
+    /// What for; nothing for a question.
+    permission: Option<String>,
+    at: i64,
+}
+
+impl Asking {
+    /// Whether a call of this tool may be what waits for it. What is asked for another tool's sake, a call of some other
+    /// session of the process, is not.
+    fn may_be_for(&self, tool: &str) -> bool {
+        let own = match tool {
+            "shell" => "bash",
+            "write" | "patch" | "apply_patch" | "multiedit" => "edit",
+            tool => tool,
+        };
+        match self.permission.as_deref() {
+            Some(what) if TOOLS.contains(&what) => what == own,
+            Some(_) => true, // a directory elsewhere, the same call again and again, a tool of a server's
+            None => !(self.id.starts_with("que_") && TOOLS.contains(&own)),
+        }
+    }
+}
+
+/// Permissions that are one tool's alone.
+const TOOLS: [&str; 11] =
+    ["bash", "edit", "read", "glob", "grep", "list", "task", "skill", "webfetch", "websearch", "todowrite"];
 
 /// What this process logged since it started, if it has a log and wrote to it.
 pub fn heard(pid: u32, started: i64, folder: &Path) -> Option<Heard> {
@@ -135,9 +165,9 @@ impl Heard {
         self.runs.iter().any(|run| other.runs.contains(run))
     }
 
-    /// When it last asked anything, unless that was answered.
-    pub fn asked(&self) -> Option<i64> {
-        self.asks.last().map(|(_, at)| *at)
+    /// When it last asked what a call of this tool may wait for, unless that was answered.
+    pub fn asked(&self, tool: &str) -> Option<i64> {
+        self.asks.iter().rfind(|asking| asking.may_be_for(tool)).map(|asking| asking.at)
     }
 
     fn take(&mut self, line: &Line<'_>) {
@@ -146,10 +176,14 @@ impl Heard {
             self.sessions.push((session.to_owned(), line.at));
         }
         match line.message() {
-            "asking" => self.asks.push((line.get("id").unwrap_or("").to_owned(), line.at)),
+            "asking" => {
+                let text = |key: &str| line.get(key).map(str::to_owned);
+                let id = text("id").unwrap_or_default();
+                self.asks.push(Asking { id, permission: text("permission"), at: line.at });
+            }
             "replied" => {
                 let answered = line.get("requestID");
-                self.asks.retain(|(id, _)| answered.is_some_and(|answered| answered != id));
+                self.asks.retain(|asking| answered.is_some_and(|answered| answered != asking.id));
             }
             "global event connected" | "event connected" => self.clients += 1,
             "init" => self.up |= line.get("count").is_some(),
@@ -241,7 +275,7 @@ mod tests {
         let at = |position: usize| read(&[log(position)], 0).expect("a log");
         let heard = at(theirs.len() + mine.len()).expect("a run");
         assert_eq!(heard.sessions.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["ses_1"]);
-        assert!(heard.asked().is_some() && heard.whole);
+        assert!(heard.asked("bash").is_some() && heard.whole);
         let heard = at(theirs.len() * 2 + mine.len()).expect("a run");
         assert_eq!(heard.sessions.len(), 1);
         assert_eq!(heard.sessions[0].0, "ses_2");
@@ -249,7 +283,7 @@ mod tests {
         let first_of_mine = theirs.len() + mine.find('\n').expect("a line") + 1;
         let both = [log(first_of_mine), log(theirs.len() + mine.len())];
         let heard = read(&both, 0).expect("a log").expect("a run");
-        assert!(heard.asked().is_some() && heard.whole, "the later of two descriptors tells all: {heard:?}");
+        assert!(heard.asked("bash").is_some() && heard.whole, "the later of two descriptors tells all: {heard:?}");
         #[allow(clippy::disallowed_methods)]
         std::fs::remove_dir_all(&folder).expect("a folder");
     }

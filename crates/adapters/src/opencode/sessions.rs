@@ -265,12 +265,11 @@ fn asks(hold: &Hold, stored: &Stored, below: &[&Stored]) -> Option<Asked> {
         return own.then_some(Asked::Sure(seen));
     }
     let heard = hold.heard.as_ref()?;
-    let asked = heard.asked()?;
     let open = [stored].into_iter().filter(|s| s.is_open()).chain(below.iter().copied());
-    let calls = open.flat_map(|s| &s.calls).filter(|p| !p.begun);
-    let calls: Vec<&Call> =
-        calls.map(|p| &p.call).filter(|c| c.at.is_some_and(|start| asked + SLACK_MS >= start)).collect();
-    let sure = calls.iter().find_map(|call| {
+    let calls = open.flat_map(|s| &s.calls).filter(|p| !p.begun).map(|p| &p.call);
+    let waits = |call: &Call| heard.asked(&call.name).filter(|at| call.at.is_some_and(|start| at + SLACK_MS >= start));
+    let calls: Vec<(&Call, i64)> = calls.filter_map(|call| Some((call, waits(call)?))).collect();
+    let sure = calls.iter().find_map(|(call, asked)| {
         let (kind, text) = match call.name.as_str() {
             "question" => (AskKind::Question, call.gist.clone()),
             "plan_exit" => (AskKind::Plan, call.told()),
@@ -278,14 +277,14 @@ fn asks(hold: &Hold, stored: &Stored, below: &[&Stored]) -> Option<Asked> {
             | "apply_patch" | "multiedit" | "skill" | "todowrite" => (AskKind::Permission, call.told()),
             _ => return None,
         };
-        Some(Ask { kind, text: Untrusted::new(text) })
+        Some((Ask { kind, text: Untrusted::new(text) }, *asked))
     });
-    let told = |ask| {
+    let told = |(ask, asked)| {
         let seen = Observation::new(Witness::Store, Fact::Asks(ask)).at(Some(Time(asked)));
         Asked::Sure(seen.from(heard.path.to_string_lossy().into_owned()))
     };
     let perhaps = || {
-        let call = calls.first()?.told();
+        let call = calls.first()?.0.told();
         Some(Asked::Perhaps(format!(
             "it asked for leave, and may wait for it or be at {call}: OpenCode does not record which"
         )))

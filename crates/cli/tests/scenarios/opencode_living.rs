@@ -250,6 +250,35 @@ fn waiting_is_told_from_a_tool_that_runs() {
 }
 
 #[test]
+fn what_one_session_of_a_server_asks_another_does_not_wait_for() {
+    let sandbox = Sandbox::new("opencode-asks-one");
+    let store = OpenCodeStore::of(&sandbox);
+    let server = sandbox.lookalike("opencode", &["serve"]);
+    store.session("ses_asks").asked("one").calls("bash", &json!({"command": "make"}), false);
+    store.session("ses_reads").asked("two").calls("grep", &json!({"pattern": "x"}), false);
+    store.session("ses_fetches").asked("three").calls("webfetch", &json!({"url": "http://x"}), false);
+    store.session("ses_serves").asked("four").calls("server_tool", &json!({}), false);
+    for id in ["ses_asks", "ses_reads", "ses_fetches", "ses_serves"] {
+        store.logs(&server, "aaaa", &format!("message=loop session.id={id} step=0"));
+    }
+    let all = |expected: [&str; 4]| {
+        let seen = list(&sandbox);
+        for (id, status) in ["ses_asks", "ses_reads", "ses_fetches", "ses_serves"].iter().zip(expected) {
+            seen.expect(id, status, Some(server.pid()));
+        }
+    };
+    store.logs(&server, "aaaa", "message=asking id=per_1 permission=bash patterns=\"[]\"");
+    all(["waiting", "working", "working", "working"]);
+    store.logs(&server, "aaaa", "message=asking id=que_1 questions=1");
+    store.logs(&server, "aaaa", "message=asking id=per_2 permission=server_tool patterns=\"[]\"");
+    // A tool that nobody here knows the permission of may wait for anything.
+    assert_eq!(list(&sandbox).session("ses_serves")["status"], "unknown");
+    // And anybody may be at a directory elsewhere.
+    store.logs(&server, "aaaa", "message=asking id=per_3 permission=external_directory");
+    all(["waiting", "waiting", "unknown", "unknown"]);
+}
+
+#[test]
 fn what_a_sub_agent_or_a_second_call_asks_is_asked_too() {
     let sandbox = Sandbox::new("opencode-asks-below");
     let store = OpenCodeStore::of(&sandbox);
