@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lariat_core::{Time, Unbound, Untrusted};
+use lariat_core::{Fact, Time, Unbound, Untrusted};
 use lariat_sys::scan::{Process, Table};
 use lariat_sys::{clock, file, process};
 
@@ -63,6 +63,17 @@ pub fn file(process: &Process) -> Option<(String, Run)> {
     let (at, script) = script(process)?;
     let script = std::fs::canonicalize(link("cwd")?.join(script)).ok()?;
     Some((script.to_string_lossy().into_owned(), Run { arguments: at + 1, script: true }))
+}
+
+/// How a process runs a script of a package, which is known by the end of its path only: many are called `cli.js`. A path
+/// that says less, because it is relative or leads through a link, is followed.
+pub fn runs_packaged(process: &Process, ends: &[&str]) -> Option<Run> {
+    is_interpreter(base(process.arguments().next()?)).then_some(())?;
+    let (at, script) = script(process)?;
+    let called_so = ends.iter().any(|end| base(end) == base(script));
+    let ours = |path: &str| ends.iter().any(|end| path.ends_with(end));
+    let is_it = called_so && (ours(script) || file(process).is_some_and(|(file, _)| ours(&file)));
+    is_it.then_some(Run { arguments: at + 1, script: true })
 }
 
 /// The script that an interpreter was given, and where in its arguments; none if it was given a text to run.
@@ -160,6 +171,14 @@ pub fn started(process: &Process) -> Time {
 pub fn is_before(record: Option<Time>, process: &Process) -> bool {
     let latest = |t: Time| if t.0 % 1000 == 0 { t.0 + 999 } else { t.0 };
     record.is_none_or(|record| latest(record) < started(process).0)
+}
+
+/// Whether what a store shows is older than a process. What cannot be read is as old as its file, if even that is known.
+pub fn is_past(shown: &Fact, record: Option<Time>, mtime: i64, process: &Process) -> bool {
+    match shown {
+        Fact::TurnUnread(_) => mtime > 0 && is_before(Some(Time(mtime / 1_000_000)), process),
+        _ => is_before(record, process),
+    }
 }
 
 /// The folder of the launched session that a process's environment names, its own or one around it.

@@ -34,6 +34,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_core::State;
+use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
 use look::{Look, Places, Report};
 
@@ -54,6 +55,11 @@ pub trait Adapter: Send + Sync {
     fn observe(&self, look: &Look<'_>) -> Report;
     /// What the processes alone tell, for when the store does not answer.
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report;
+    /// Whether it takes a process for its agent's, with a store here. What it says of who is gone covers no other: a
+    /// script may have become any program.
+    fn takes_for_its_own(&self, _places: &Places, _process: &Process) -> bool {
+        true
+    }
     /// Whether lariat itself speaks for it to the command that the settings name
     /// ([`Ask::command`]), and so is the program that is started.
     fn is_spoken_for(&self) -> bool {

@@ -357,9 +357,14 @@ impl Launched {
             }
         }
         match self.process() {
-            // What the agent itself records as ended has moved on within its process, unless that record names the
-            // very process that is here.
-            Ok(Some(process)) if has_ended(sighting) && !is_ending(&process) && !self.is_among(&sighting.missed) => {
+            // What has ended while its process is here has moved on within that, unless the record of its end names
+            // the very process, or nobody but the shim knows what that is.
+            Ok(Some(process))
+                if has_ended(sighting)
+                    && !is_ending(&process)
+                    && !self.is_among(&sighting.missed)
+                    && (is_recorded(sighting) || self.is_taken_for_its_own(places, &process)) =>
+            {
                 let text = format!("process {} has moved on to another session", process.pid);
                 sighting.observations.push(seen(Fact::Note(text.into())));
                 return false;
@@ -421,6 +426,10 @@ impl Launched {
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
         sighting.about.ended_at = Some(exit.at);
         true
+    }
+
+    fn is_taken_for_its_own(&self, places: &Places, process: &Process) -> bool {
+        self.adapter().is_some_and(|a| a.takes_for_its_own(places, process))
     }
 
     fn adapter(&self) -> Option<&'static dyn Adapter> {
@@ -497,6 +506,11 @@ impl Launched {
 
 fn is_ending(process: &Process) -> bool {
     Stat::read(process.pid).is_ok_and(|stat| stat.is_ending())
+}
+
+/// Whether its end is on record, and not only that no process could be found to be it.
+fn is_recorded(sighting: &Sighting) -> bool {
+    sighting.observations.iter().any(|o| o.witness != Witness::Process && matches!(o.fact, Fact::Gone(_)))
 }
 
 fn has_ended(sighting: &Sighting) -> bool {

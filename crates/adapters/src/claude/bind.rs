@@ -16,7 +16,7 @@ use lariat_sys::scan::{Process, Table};
 use super::registry::{self, Entry, Here, Holder, Job};
 use super::{NAME, Role, is_program, role, transcripts};
 use crate::agent_process as ap;
-use crate::look::{Bond, Look, Report};
+use crate::look::{Bond, Look, Places, Report};
 
 /// What is known of the processes before any transcript is opened.
 #[derive(Default)]
@@ -48,7 +48,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     report.warnings.append(&mut warnings);
 
     let mut bound = Bound { jobs: jobs.into_iter().map(|j| (j.session.clone(), j)).collect(), ..Bound::default() };
-    let ours = |p: &Process| ap::uses_store(p.pid, "CLAUDE_CONFIG_DIR", ".claude", store);
+    let ours = |p: &Process| uses_store(look.places, p);
     let mut taken = HashSet::new();
     let here = Here::now();
     let mut held: Vec<(Entry, Holder)> = entries
@@ -105,11 +105,16 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     bound
 }
 
+/// Whether a process keeps its sessions where we look.
+pub fn uses_store(places: &Places, process: &Process) -> bool {
+    ap::uses_store(process.pid, "CLAUDE_CONFIG_DIR", ".claude", &places.claude)
+}
+
 /// What the processes alone tell, when the store does not answer.
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
     let Ok(table) = look.table else { return report };
-    let ours = |p: &Process| ap::uses_store(p.pid, "CLAUDE_CONFIG_DIR", ".claude", &look.places.claude);
+    let ours = |p: &Process| uses_store(look.places, p);
     let loose = table.iter().filter_map(|p| match role(p) {
         Some(Role::Session(run)) if ours(p) => Some((p.clone(), run)),
         _ => None,

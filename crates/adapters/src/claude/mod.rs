@@ -32,6 +32,9 @@ pub const NAME: &str = "claude";
 
 const PROGRAMS: [&str; 3] = ["claude", "claude.exe", "claude-code"];
 
+/// Before it was a native program it was a script in its package.
+const PACKAGED: [&str; 2] = ["/claude-code/cli.js", "/claude-agent-sdk/cli.js"];
+
 /// Words after the program that make it something other than a session.
 const NOT_SESSIONS: [&str; 28] = [
     "agents",
@@ -74,14 +77,7 @@ enum Role {
 }
 
 fn role(process: &Process) -> Option<Role> {
-    let run = ap::runs(process, &PROGRAMS).or_else(|| {
-        // Before it was a native program it was a script in its package.
-        let script = process.arguments().nth(1)?;
-        let packaged = ["/claude-code/cli.js", "/claude-agent-sdk/cli.js"].iter().any(|end| script.ends_with(end));
-        let ours = packaged && ap::runs(process, &["cli.js"]).is_some();
-        ours.then_some(ap::Run { arguments: 2, script: true })
-    });
-    let run = run.or_else(|| {
+    let run = ap::runs(process, &PROGRAMS).or_else(|| ap::runs_packaged(process, &PACKAGED)).or_else(|| {
         let itself = process.arguments().next().is_some_and(is_a_version);
         itself.then_some(ap::Run { arguments: 1, script: false })
     })?;
@@ -92,7 +88,7 @@ fn role(process: &Process) -> Option<Role> {
 
 /// Whether a file is a Claude Code, by its name or its place.
 fn is_program(file: &str) -> bool {
-    PROGRAMS.contains(&ap::base(file)) || is_a_version(file)
+    PROGRAMS.contains(&ap::base(file)) || is_a_version(file) || PACKAGED.iter().any(|end| file.ends_with(end))
 }
 
 /// The installer keeps its programs as `…/claude/versions/2.1.325`, and links `claude` to the last. What one of them
@@ -137,6 +133,10 @@ impl Adapter for Claude {
 
     fn observe_processes(&self, look: &Look<'_>, why: &str) -> Report {
         bind::by_processes(look, why)
+    }
+
+    fn takes_for_its_own(&self, places: &Places, process: &Process) -> bool {
+        role(process).is_some() && bind::uses_store(places, process)
     }
 
     fn start(&self, ask: &Ask) -> Result<Plan, String> {

@@ -13,7 +13,7 @@ use lariat_sys::{file, locks, process};
 
 use super::{NAME, PROGRAMS, Role, role, role_of, warning};
 use crate::agent_process as ap;
-use crate::look::{Bond, Look, Report};
+use crate::look::{Bond, Look, Places, Report};
 
 const CLIENT: &str = "a terminal of the shared daemon, which holds its thread";
 
@@ -45,11 +45,10 @@ pub struct Held {
 pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
     let mut held = Held::default();
     let Ok(table) = look.table else { return held };
-    let store = &look.places.codex;
     let agents: Vec<(&Process, Role)> = table
         .iter()
         .filter_map(|p| role(p).filter(|r| *r != Role::Other).map(|r| (p, r)))
-        .filter(|(p, _)| ap::uses_store(p.pid, "CODEX_HOME", ".codex", store))
+        .filter(|(p, _)| uses_store(look.places, p))
         .collect();
     let daemon = agents.iter().any(|(p, _)| p.arguments().any(|a| a == "--managed-daemon"));
     by_lock(look, &agents, &mut held, report);
@@ -80,11 +79,16 @@ fn session_run((process, role): (&Process, Role)) -> Option<(Process, ap::Run)> 
     }
 }
 
+/// Whether a process keeps its threads where we look.
+pub fn uses_store(places: &Places, process: &Process) -> bool {
+    ap::uses_store(process.pid, "CODEX_HOME", ".codex", &places.codex)
+}
+
 /// What the processes alone tell, when the store does not answer.
 pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let mut report = Report::default();
     let Ok(table) = look.table else { return report };
-    let ours = |p: &Process| ap::uses_store(p.pid, "CODEX_HOME", ".codex", &look.places.codex);
+    let ours = |p: &Process| uses_store(look.places, p);
     let loose = table.iter().filter_map(|p| session_run((p, role(p)?))).filter(|(p, _)| ours(p)).collect();
     let mut unbound = Vec::new();
     let mut threads = HashMap::new();

@@ -177,6 +177,10 @@ impl Adapter for Codex {
         bind::by_processes(look, why)
     }
 
+    fn takes_for_its_own(&self, places: &Places, process: &Process) -> bool {
+        role(process).is_some() && bind::uses_store(places, process)
+    }
+
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
         // One process per session: the shared daemon would hold it otherwise.
         let way: &[&str] = if ask.headless { &["exec", "--json"] } else { &["--no-daemon"] };

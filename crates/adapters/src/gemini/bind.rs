@@ -15,7 +15,7 @@ use lariat_sys::scan::{Process, Table};
 use super::typed::{self, Log, Place, Told};
 use super::{NAME, runs};
 use crate::agent_process as ap;
-use crate::look::{Bond, Look, Report, same_place};
+use crate::look::{Bond, Look, Places, Report, same_place};
 
 const WHY: &str = "no session's id in its arguments";
 
@@ -140,8 +140,9 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
     let mut bound = Bound::default();
     let Ok(table) = look.table else { return bound };
     let agents = table.iter().filter_map(|p| runs(p).map(|run| (p, run)));
-    let agents = agents
-        .filter(|(p, run)| !p.is_copy_of_parent(table) && !waits_for_another(p, *run, table) && uses_store(look, p));
+    let agents = agents.filter(|(p, run)| {
+        !p.is_copy_of_parent(table) && !waits_for_another(p, *run, table) && uses_store(look.places, p)
+    });
     let mut unbound = Vec::new();
     for (process, run) in agents {
         let arguments: Vec<&str> = process.arguments().skip(run.arguments).collect();
@@ -200,13 +201,14 @@ fn waits_for_another(process: &Process, run: ap::Run, table: &Table) -> bool {
     run.script && table.children(process.pid).any(again)
 }
 
-fn uses_store(look: &Look<'_>, process: &Process) -> bool {
+/// Whether a process keeps its sessions where we look.
+pub fn uses_store(places: &Places, process: &Process) -> bool {
     let Ok(environment) = process::environment(process.pid) else {
-        return ap::uses_store(process.pid, "HOME", ".gemini", &look.places.gemini);
+        return ap::uses_store(process.pid, "HOME", ".gemini", &places.gemini);
     };
     let set = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let home = set("GEMINI_CLI_HOME").or_else(|| set("HOME"));
-    home.is_none_or(|home| same_place(&home.join(".gemini"), &look.places.gemini))
+    home.is_none_or(|home| same_place(&home.join(".gemini"), &places.gemini))
 }
 
 /// Whether it answers one prompt and ends: it says so, or has no terminal to read from.

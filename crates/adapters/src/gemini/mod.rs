@@ -32,6 +32,9 @@ pub const NAME: &str = "gemini";
 
 const PROGRAMS: [&str; 2] = ["gemini", "gemini.js"];
 
+/// What earlier packages ran.
+const PACKAGED: [&str; 1] = ["/gemini-cli/dist/index.js"];
+
 const RESUME: &str = "--resume";
 
 /// What it shows, in place of its prompt, while it takes a session up.
@@ -81,7 +84,7 @@ const NOT_SESSIONS: [&str; 17] = [
 
 /// How a process runs Gemini, if it may hold a session.
 fn runs(process: &Process) -> Option<ap::Run> {
-    let run = ap::runs(process, &PROGRAMS)?;
+    let run = ap::runs(process, &PROGRAMS).or_else(|| ap::runs_packaged(process, &PACKAGED))?;
     let word = process.arguments().nth(run.arguments).unwrap_or("");
     (!NOT_SESSIONS.contains(&word)).then_some(run)
 }
@@ -104,6 +107,10 @@ impl Adapter for Gemini {
 
     fn store(&self, places: &Places) -> PathBuf {
         places.gemini.clone()
+    }
+
+    fn takes_for_its_own(&self, places: &Places, process: &Process) -> bool {
+        runs(process).is_some() && bind::uses_store(places, process)
     }
 
     fn observe(&self, look: &Look<'_>) -> Report {

@@ -19,7 +19,7 @@ use super::log::{self, Heard};
 use super::record::Stored;
 use super::{Kind, NAME, Role, is_id, role};
 use crate::agent_process as ap;
-use crate::look::{Bond, Look, Report, same_place};
+use crate::look::{Bond, Look, Places, Report, same_place};
 
 /// Clocks of a process's start, of the log and of the store may lie so far apart.
 pub const SLACK_MS: i64 = 3000;
@@ -70,7 +70,8 @@ impl Agent {
 /// Finds the processes.
 pub fn agents(look: &Look<'_>) -> Vec<Agent> {
     let Ok(table) = look.table else { return Vec::new() };
-    let found = table.iter().filter_map(|p| Some((p.clone(), role(p)?.run))).filter(|(p, _)| uses_store(look, p.pid));
+    let found =
+        table.iter().filter_map(|p| Some((p.clone(), role(p)?.run))).filter(|(p, _)| uses_store(look.places, p.pid));
     let genuine = ap::genuine(found.collect(), table, |p| role(p).is_some());
     let logs = look.places.opencode.join("log");
     let logs = logs.canonicalize().unwrap_or(logs); // as the kernel names it
@@ -105,16 +106,16 @@ fn is_anothers(agent: &Agent, all: &[Agent]) -> bool {
 }
 
 /// Whether a process uses the database that we look at.
-fn uses_store(look: &Look<'_>, pid: u32) -> bool {
+pub fn uses_store(places: &Places, pid: u32) -> bool {
     let Ok(environment) = process::environment(pid) else {
-        return ap::uses_store(pid, "XDG_DATA_HOME", ".local/share", &look.places.opencode); // by its owner
+        return ap::uses_store(pid, "XDG_DATA_HOME", ".local/share", &places.opencode); // by its owner
     };
     let set = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let data = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|h| h.join(".local/share")));
     let Some(data) = data.map(|d| d.join("opencode")) else { return true };
     let db = data.join(set("OPENCODE_DB").unwrap_or_else(|| "opencode.db".into()));
-    same_place(&db, &look.places.opencode_db)
-        || (db.file_name() == look.places.opencode_db.file_name() && same_place(&data, &look.places.opencode))
+    same_place(&db, &places.opencode_db)
+        || (db.file_name() == places.opencode_db.file_name() && same_place(&data, &places.opencode))
 }
 
 /// The sessions that processes name.

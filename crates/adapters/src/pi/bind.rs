@@ -16,7 +16,7 @@ use lariat_sys::{file, process};
 use super::events::{self, Word};
 use super::{NAME, runs};
 use crate::agent_process as ap;
-use crate::look::{Bond, Look, Report, same_place, without_tilde};
+use crate::look::{Bond, Look, Places, Report, same_place, without_tilde};
 
 const WHY: &str = "Pi shows no session from outside: not launched by lariat, and no tool of it carries a session";
 
@@ -38,7 +38,8 @@ pub type Held = HashMap<PathBuf, Hold>;
 pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> (Held, Vec<Hold>) {
     let (mut held, mut by_id) = (Held::new(), Vec::new());
     let Ok(table) = look.table else { return (held, by_id) };
-    let agents = table.iter().filter_map(|p| runs(p).map(|run| (p.clone(), run))).filter(|(p, _)| uses_store(look, p));
+    let agents =
+        table.iter().filter_map(|p| runs(p).map(|run| (p.clone(), run))).filter(|(p, _)| uses_store(look.places, p));
     let agents = ap::genuine(agents.collect(), table, |p| runs(p).is_some());
     let processes: Vec<&Process> = agents.iter().map(|(p, _)| p).collect();
     let words = events::told(look, &processes);
@@ -86,19 +87,22 @@ fn by_launch(look: &Look<'_>, process: &Process) -> Option<Hold> {
 }
 
 /// Whether a process keeps its sessions where we look.
-fn uses_store(look: &Look<'_>, process: &Process) -> bool {
+pub fn uses_store(places: &Places, process: &Process) -> bool {
     let Ok(environment) = process::environment(process.pid) else {
-        return ap::uses_store(process.pid, "PI_CODING_AGENT_DIR", ".pi/agent", &look.places.pi);
+        return ap::uses_store(process.pid, "PI_CODING_AGENT_DIR", ".pi/agent", &places.pi);
     };
     let set = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let home = set("HOME").unwrap_or_default();
+    // Who has no home, or has written over its environment, could be at home here.
+    let home = set("HOME").unwrap_or_else(|| places.home.clone());
     let sessions = set("PI_CODING_AGENT_SESSION_DIR").map(|p| without_tilde(&p, &home));
-    if let (Some(theirs), Some(ours)) = (&sessions, &look.places.pi_sessions) {
+    if let (Some(theirs), Some(ours)) = (&sessions, &places.pi_sessions) {
         return same_place(theirs, ours);
     }
     // One that keeps them elsewhere may still open, by its path, a session that is here.
-    let folder = set("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), |p| without_tilde(&p, &home));
-    same_place(&folder, &look.places.pi)
+    match set("PI_CODING_AGENT_DIR") {
+        Some(folder) => same_place(&without_tilde(&folder, &home), &places.pi),
+        None => set("HOME").is_none_or(|home| same_place(&home.join(".pi/agent"), &places.pi)),
+    }
 }
 
 fn by_word(process: &Process, word: Option<Word>) -> Option<(PathBuf, Hold)> {

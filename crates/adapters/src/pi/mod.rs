@@ -53,13 +53,12 @@ fn takes_ids() -> bool {
     beside.next().is_none_or(|version| !version.starts_with("0."))
 }
 
+/// Its script in its package.
+const PACKAGED: [&str; 2] = ["/pi-coding-agent/dist/cli.js", "/pi-coding-agent/dist/bundle/cli.js"];
+
 /// How a process runs Pi: under the name it gives itself, or, in its first moment, as a script.
 fn runs(process: &Process) -> Option<ap::Run> {
-    ap::runs(process, &[NAME]).or_else(|| {
-        let script = process.arguments().skip(1).find(|a| !a.starts_with('-'))?;
-        let ours = script.contains("/pi-coding-agent/dist/") && ap::runs(process, &["cli.js"]).is_some();
-        ours.then_some(ap::Run { arguments: 2, script: true })
-    })
+    ap::runs(process, &[NAME]).or_else(|| ap::runs_packaged(process, &PACKAGED))
 }
 
 /// What it shows, again and again, while it makes a conversation shorter.
@@ -98,6 +97,10 @@ impl Adapter for Pi {
     }
 
     /// Under an id of ours, if this Pi takes one and nobody said which session it shall have.
+    fn takes_for_its_own(&self, places: &Places, process: &Process) -> bool {
+        runs(process).is_some() && bind::uses_store(places, process)
+    }
+
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
         if !takes_ids() || ask.arguments.iter().any(|a| SESSION.iter().any(|flag| a.starts_with(flag))) {
             return plan(Vec::new(), None, ask);

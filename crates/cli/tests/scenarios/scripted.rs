@@ -2,7 +2,8 @@
 //!
 //! Seen red: in `agent_process`, `script`, the first word that is no option (1, 2); `file` without links (3); in
 //! `passes_on`, whoever hears the same (4); in `codex::bind`, no `by_left_lock`; in `pi::bind`, no `by_arguments`; in
-//! `engine::send`, `keys`, always a paste.
+//! `engine::send`, `keys`, always a paste; in `runs_packaged`, the path as it was given only, or its second word
+//! only; in `launched`, `testify`, no look at whose process it is; in `pi::bind`, `uses_store`, an empty home.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -14,6 +15,7 @@ use serde_json::json;
 use crate::asking::{ask, id, list};
 use crate::claude_store::ClaudeStore;
 use crate::codex_store::CodexStore;
+use crate::gemini_store::GeminiStore;
 use crate::pi_store::PiStore;
 
 /// Puts a script where an agent would be. Left alone it waits for ever.
@@ -162,4 +164,82 @@ fn who_did_not_ask_for_marked_pastes_is_given_plain_text() {
     assert_eq!(sent.code(), 0, "{}", sent.stderr);
     assert_eq!(fs::read_to_string(sandbox.work().join("typed")).expect("what it read"), "the second thing");
     assert_eq!(ask(&sandbox, &["kill", handle]).code(), 0);
+}
+
+#[test]
+fn a_script_in_its_package_is_told_by_where_it_lies() {
+    let sandbox = Sandbox::new("packaged");
+    let store = ClaudeStore::of(&sandbox);
+    let package = put(&sandbox, "node_modules/@anthropic-ai/claude-code/cli.js", "");
+    let folder = package.parent().expect("a folder").to_owned();
+    // Behind the interpreter's own options.
+    let one = shell(&sandbox, &["-u", text(&package), "--session-id", &id(1)]);
+    drop(store.session(&id(1)).asked("fix it"));
+    // By a path that does not say whose it is.
+    let within = |args: &[&str]| sandbox.spawn(&sandbox.program("sh").args(args).cwd(&folder).stdin(Stdin::Pipe));
+    let two = within(&["cli.js", "--session-id", &id(2)]);
+    drop(store.session(&id(2)).asked("fix it"));
+    // By a name that says nothing at all: its entry names it.
+    let link = sandbox.root().join("scripts/cc");
+    symlink(&package, &link).expect("a link");
+    let three = shell(&sandbox, &[text(&link)]);
+    drop(store.register(&three, &id(3)).says("busy"));
+    drop(store.session(&id(3)).asked("fix it"));
+    let pi = put(&sandbox, "pi-coding-agent/dist/bundle/cli.js", "");
+    let four = shell(&sandbox, &["-u", text(&pi), "--session-id", "four"]);
+    drop(PiStore::of(&sandbox).session("four").asked("fix it"));
+    let gemini = put(&sandbox, "gemini-cli/dist/index.js", "");
+    let five = shell(&sandbox, &["-u", text(&gemini), "--session-id", &id(5)]);
+    drop(GeminiStore::of(&sandbox).session(&id(5)).asked("fix it"));
+    // And another package's is none of them.
+    let _other = shell(&sandbox, &[text(&put(&sandbox, "other/cli.js", "")), "--session-id", &id(6)]);
+    drop(store.session(&id(6)).asked("fix it"));
+    let seen = list(&sandbox);
+    for (session, agent) in [(id(1), &one), (id(2), &two), (id(3), &three), ("four".to_owned(), &four), (id(5), &five)]
+    {
+        seen.expect(&session, "working", Some(agent.pid()));
+    }
+    seen.expect(&id(6), "interrupted", None);
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+}
+
+#[test]
+fn a_script_that_becomes_another_program_is_still_what_was_launched() {
+    let sandbox = Sandbox::new("becomes");
+    let became =
+        |name: &str, first: &str| sandbox.install(name, &put(&sandbox, name, &format!("{first}exec sleep 1000")));
+    let thread = format!("echo '{}'\n", json!({"type": "thread.started", "thread_id": id(2)}));
+    for (name, first) in [("claude", ""), ("codex", thread.as_str()), ("pi", ""), ("gemini", "")] {
+        became(name, first);
+        let launched = ask(&sandbox, &["launch", name, "--headless", "-p", "fix it", "--json"]);
+        let launched = launched.expect_success().json();
+        let native = launched["native_id"].as_str().expect("an id");
+        match name {
+            "claude" => drop(ClaudeStore::of(&sandbox).session(native).asked("fix it")),
+            "codex" => drop(CodexStore::of(&sandbox).thread(native).asked("fix it")),
+            "pi" => drop(PiStore::of(&sandbox).session(native).asked("fix it")),
+            _ => drop(GeminiStore::of(&sandbox).session(native).asked("fix it")),
+        }
+        let seen = list(&sandbox);
+        seen.expect(native, "working", launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()));
+        assert_eq!(seen.session(native)["handle"], launched["handle"]);
+        let handle = launched["handle"].as_str().expect("a handle");
+        let twice = ask(&sandbox, &["resume", handle, "--force"]);
+        assert_eq!(twice.code(), 3, "{twice:?}");
+        let killed = ask(&sandbox, &["kill", handle, "--json"]).json();
+        assert_eq!(killed["ended"], json!([launched["pid"]]), "{killed}");
+        list(&sandbox).expect(native, "stopped", None);
+    }
+}
+
+#[test]
+fn who_has_written_over_its_environment_could_be_at_home_here() {
+    let sandbox = Sandbox::new("overwritten");
+    drop(PiStore::of(&sandbox).session("one").asked("fix it"));
+    let titled = "$0 = 'pi'; open my $told, '>', 'titled'; close $told; sleep 1000";
+    let agent = sandbox.spawn(&sandbox.program("perl").args(["-e", titled]));
+    wait_until("its title", DEADLINE, || sandbox.work().join("titled").exists());
+    let seen = list(&sandbox);
+    assert_eq!(seen.unbound(), [agent.pid()], "{}", seen.text);
+    seen.expect("one", "unknown", None);
 }
