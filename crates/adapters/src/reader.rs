@@ -268,6 +268,10 @@ impl<F: Fold> Reader<F> {
             if start == 0 && self.source.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
                 self.source.consume(3);
             }
+            if is_blank(self.source.fill_buf()?.first()) && blank_line(&mut self.source)? {
+                reading.offset = self.source.position();
+                continue;
+            }
             let buffer = self.source.fill_buf()?;
             if let Some(passed) = F::PASS.map(|pass| pass(buffer)).filter(|n| *n > 0) {
                 self.source.consume(passed);
@@ -331,13 +335,27 @@ impl<F: Fold> Reader<F> {
     }
 }
 
+fn is_blank(byte: Option<&u8>) -> bool {
+    matches!(byte, Some(b' ' | b'\t' | b'\r'))
+}
+
+/// Takes what is blank; whether that was a whole line.
+fn blank_line(source: &mut impl BufRead) -> io::Result<bool> {
+    while is_blank(source.fill_buf()?.first()) {
+        source.consume(1);
+    }
+    let whole = source.fill_buf()?.starts_with(b"\n");
+    source.consume(usize::from(whole));
+    Ok(whole)
+}
+
 /// Goes to the next line; `false` if the file ends here without a newline.
 fn end_of_line(source: &mut impl BufRead) -> Result<bool, Bad> {
     loop {
         let next = source.fill_buf()?.first().copied();
         match next {
             None => return Ok(false), // a whole value at the end of the file
-            Some(b' ' | b'\t' | b'\r') => source.consume(1),
+            byte if is_blank(byte.as_ref()) => source.consume(1),
             Some(b'\n') => {
                 source.consume(1);
                 return Ok(true);

@@ -52,7 +52,9 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
     let telling = Telling { look, bound, history, unbound };
     let cache = store::Loading::begin(look, "claude");
     let mut hidden = HashSet::new();
-    let mut stored = telling.transcripts(&cache, (warnings, partial), &mut hidden, &needed);
+    let mut shut = false;
+    let mut stored = telling.transcripts(&cache, (warnings, &mut shut), &mut hidden, &needed);
+    *partial |= shut;
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
     for s in &mut stored {
         let live = bound.bonds.contains_key(&*s.session);
@@ -111,7 +113,10 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
         report.unhinted |=
             !bound.daemon && bound.jobs.get(session).is_some_and(|job| may_start(look, bound, job, false));
         if needed_without_transcript(look, bound, session) {
-            let sighting = sighting(look, bound, history, session.clone(), None, &report.unbound);
+            let mut sighting = sighting(look, bound, history, session.clone(), None, &report.unbound);
+            // It may have one where nobody could look.
+            let unread = shut.then(|| Fact::TurnUnread("a folder of transcripts cannot be read".into()));
+            sighting.observations.extend(unread.map(|fact| Observation::new(Witness::Store, fact)));
             report.add((look.judge)(NAME, sighting));
         } else {
             hidden.insert(session.clone());
@@ -291,7 +296,8 @@ fn sighting(
         let open = matches!(fact, Fact::Turn(Turn::Open(_)));
         // A process younger than the last record has recorded nothing yet.
         let mut young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).into_iter();
-        if young.any(|b| ap::is_before(updated, &b.process)) {
+        let written = seen.written.map_or(0, |t| t.0 * 1_000_000);
+        if young.any(|b| ap::is_past(&fact, updated, written, &b.process)) {
             observations.push(store(Fact::Note(format!("{}, before this process started", fact.told().raw()).into())));
         } else {
             observations.push(store(fact));

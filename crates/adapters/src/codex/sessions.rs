@@ -237,7 +237,7 @@ fn sighting(
         None => observations.push(presence(look, held, fold, open)),
     }
     let by_word = hold.as_ref().filter(|h| h.bond.evidence.witness == Witness::Process && h.opened == 0);
-    let younger = by_word.is_some_and(|h| ap::is_before(updated, &h.bond.process));
+    let younger = by_word.is_some_and(|h| ap::is_past(&fact, updated, stored.file.key.mtime, &h.bond.process));
     let left = hold.as_ref().zip(fold).is_some_and(|(h, f)| was_left(h, f));
     let fact = match &hold {
         // At its prompt, as after any turn that came to nothing.

@@ -332,7 +332,11 @@ fn sighting(
     };
     let source = path.as_deref().map_or_else(|| Untrusted::new(""), |p| look.places.shown(p));
     // What was said before this process started is not its turn, though it has written that again.
-    let young = hold.as_ref().is_some_and(|h| ap::is_before(said.or(updated), &h.bond.process));
+    let shut = main.filter(|(_, read)| read.is_err()).map(|(file, read)| (turn(read), file.key.mtime));
+    let young = hold.as_ref().is_some_and(|h| match &shut {
+        Some((unread, mtime)) => ap::is_past(unread, None, *mtime, &h.bond.process),
+        None => ap::is_before(said.or(updated), &h.bond.process),
+    });
     let fact = fact.map(|fact| match young {
         true => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
         false => fact,

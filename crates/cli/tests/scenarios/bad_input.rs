@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use lariat_testkit::{Lookalike, Sandbox};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal};
 use serde_json::json;
 
 use crate::{
@@ -254,5 +254,69 @@ fn a_folder_that_is_shut_leaves_part_of_the_answer_unknown() {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
         assert!(seen.find(&id(n)).is_none(), "{}", seen.text);
         assert_eq!((seen.code, asked.code()), (5, 5), "{} {}", folder.display(), asked.stderr);
+    }
+}
+
+#[test]
+fn what_the_living_have_written_and_nobody_can_read_is_not_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new("unread-living");
+    let claude = ClaudeStore::of(&sandbox);
+    // One that says nothing of itself besides, in a folder of its own; and one that was killed at its prompt.
+    let alone = sandbox.lookalike("claude", &["--session-id", &id(1)]);
+    let shut = sandbox.home().join("work/shut");
+    let session = claude.session_in(&id(1), &shut).asked("fix it");
+    let killed = sandbox.lookalike("claude", &[]);
+    drop(claude.register(&killed, &id(2)).says("idle"));
+    let failed = claude.session_in(&id(2), &shut).asked("fix it").failed("no");
+    killed.signal(Signal::KILL);
+    killed.wait(DEADLINE);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "working", Some(alone.pid()));
+    seen.expect(&id(2), "failed", None);
+    // A folder where nobody can look.
+    let folder = session.path.parent().expect("a folder");
+    assert_eq!(Some(folder), failed.path.parent());
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o000)).expect("a mode");
+    let seen = list_through(&sandbox, WITHOUT_OVERRIDE);
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
+    seen.expect(&id(1), "unknown", Some(alone.pid()));
+    seen.expect(&id(2), "unknown", None);
+    // A file that nobody can open, or that is none.
+    fs::set_permissions(&session.path, fs::Permissions::from_mode(0o000)).expect("a mode");
+    let seen = list_through(&sandbox, WITHOUT_OVERRIDE);
+    seen.expect(&id(1), "unknown", Some(alone.pid()));
+    fs::remove_file(&session.path).expect("removed");
+    fs::create_dir(&session.path).expect("a folder");
+    list(&sandbox).expect(&id(1), "unknown", Some(alone.pid()));
+    fs::remove_dir(&session.path).expect("removed");
+    list(&sandbox).expect(&id(1), "starting", Some(alone.pid()));
+}
+
+#[test]
+fn what_was_unreadable_before_a_process_began_is_not_its_turn() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new("unread-before");
+    let session = ClaudeStore::of(&sandbox).session(&id(1)).asked("fix it");
+    fs::set_permissions(&session.path, fs::Permissions::from_mode(0o000)).expect("a mode");
+    let file = fs::File::open(session.path.parent().expect("a folder")).and_then(|_| fs::File::open(&session.path));
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    file.and_then(|f| f.set_modified(long_ago)).expect("an older file");
+    let resumed = sandbox.lookalike("claude", &["--resume", &id(1)]);
+    let seen = list_through(&sandbox, WITHOUT_OVERRIDE);
+    seen.expect(&id(1), "starting", Some(resumed.pid()));
+}
+
+#[test]
+fn blank_lines_say_nothing() {
+    let sandbox = Sandbox::new("blank");
+    let session = ClaudeStore::of(&sandbox).session(&id(1)).asked("fix it").answered("fixed");
+    let text = fs::read_to_string(&session.path).expect("a transcript");
+    for blank in ["\n", "\r\n", " \n", "\t \r\n\r\n"] {
+        fs::write(&session.path, format!("{blank}{}{blank}", text.replace('\n', &format!("\r\n{blank}"))))
+            .expect("written");
+        let seen = list(&sandbox);
+        seen.expect(&id(1), "done", None);
+        assert!(seen.warnings().is_empty() && !seen.session(&id(1))["tokens"].is_null(), "{blank:?} {}", seen.text);
     }
 }
