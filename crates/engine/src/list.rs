@@ -12,8 +12,9 @@ use lariat_adapters::settings::Settings;
 use lariat_adapters::store::Saving;
 use lariat_adapters::{Adapter, described};
 use lariat_core::session::Hidden;
-use lariat_core::{Fact, Line, Listing, Row, Session, Time, Untrusted, Warning, judge};
+use lariat_core::{Fact, Line, Listing, Observation, Row, Session, Time, Untrusted, Want, Warning, Witness, judge};
 use lariat_sys::clock;
+use lariat_sys::process::Identity;
 use lariat_sys::scan::Table;
 
 use crate::acp::is_owned;
@@ -162,6 +163,7 @@ impl Shared {
         let mut sighting = sighting;
         let launched = self.known.launched.of(&id, &sighting);
         let launched = launched.filter(|l| l.testify(&self.question.places, self.now, &self.settling, &mut sighting));
+        sighting.observations.extend(wish.and_then(|wish| seen_off(wish, &sighting)));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());
@@ -252,6 +254,16 @@ impl Shared {
             judge,
         }
     }
+}
+
+/// Of a process that its own namespace alone could show: that it was ended on a wish, and is gone. Who asked had it at
+/// hand.
+fn seen_off(wish: &Wish, sighting: &Sighting) -> Option<Observation> {
+    let ended = wish.process.as_ref().filter(|_| wish.intent.want == Want::Stop)?;
+    let is_it = !sighting.named.is_empty() && sighting.named.iter().all(|(_, start)| *start == ended.start);
+    let gone = || matches!(Identity::from(ended.clone()).is_alive(), Ok(false));
+    let told = Fact::Gone(format!("process {}, which was registered, was ended through lariat", ended.pid).into());
+    (is_it && gone()).then(|| Observation::new(Witness::Registry, told).at(Some(wish.intent.at)))
 }
 
 /// Answers what is here now.

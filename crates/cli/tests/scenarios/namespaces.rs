@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use lariat_testkit::{Child, DEADLINE, Output, Sandbox, Signal, Stdin, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{Answer, LARIAT, ask, list, through};
+use crate::asking::{Answer, LARIAT, ask, id, list, through};
+use crate::claude_store::ClaudeStore;
 use crate::resuming::install;
 
 /// A PID namespace of its own, with its own process table.
@@ -216,4 +217,40 @@ fn an_entry_of_another_machine_has_no_part_in_the_rule_of_another_boot() {
     // Of another machine, which has a process of that number and start as well: nobody here can tell.
     let afar = put("fedcba9876543210fedcba9876543210");
     assert_eq!((&afar["status"], &afar["restorable"]), (&json!("unknown"), &json!(false)), "{afar:#}");
+}
+
+#[test]
+fn what_was_ended_in_a_container_that_lariat_did_not_start_stays_ended() {
+    let sandbox = Sandbox::new("foreign-inside");
+    // It registers as Claude Code does: by its number in there.
+    let registers = r#"#!/bin/sh
+        put() { printf '{"pid":%s,"sessionId":"%s","cwd":"%s","startedAt":%s,"procStart":"%s","pidDomain":"linux:%s:%s",
+            "status":"busy"}' $$ "$1" "$PWD" "$2" "$3" "$4" "$5" > "$HOME/.claude/sessions/$$.json"; }
+        mkdir -p "$HOME/.claude/sessions"
+        read -r stat < /proc/$$/stat; set -- "$2" $stat
+        put "$1" "$(date +%s%3N)" "${23}" "$(cat /etc/machine-id)" "$(readlink /proc/self/ns/pid)"
+        read x"#;
+    let claude = sandbox.root().join("scripts/claude");
+    fs::create_dir_all(claude.parent().expect("a folder")).expect("a folder");
+    fs::write(&claude, registers).expect("a script");
+    let program = sandbox.program("sh").args(["-c", CONTAINER, "sh", "sh", claude.to_str().expect("UTF-8")]);
+    let container = sandbox.spawn(&program.args(["--session-id", &id(1)]).stdin(Stdin::Pipe));
+    drop(ClaudeStore::of(&sandbox).session(&id(1)).asked("fix it"));
+    let entry = sandbox.home().join(".claude/sessions/1.json");
+    wait_until("its entry", DEADLINE, || fs::read_to_string(&entry).is_ok_and(|text| text.contains("busy")));
+    let seen = list(&sandbox);
+    assert_eq!((seen.status(&id(1)), seen.code), ("working", 0), "{}", seen.text);
+    let killed = ask(&sandbox, &["kill", &id(1), "--json"]);
+    assert_eq!(killed.json()["outcome"], "stopped", "{killed:?}");
+    assert!(entry.exists(), "it could not clean up");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "stopped", None);
+    assert_eq!((seen.session(&id(1))["live"].clone(), seen.code), (json!(false), 0), "{}", seen.text);
+    assert_eq!(ask(&sandbox, &["locks", "--json"]).json()["locks"], json!([]));
+    // Another one in its place was ended by nobody.
+    container.close_stdin();
+    container.wait(DEADLINE);
+    let other = fs::read_to_string(&entry).expect("its entry").replace("\"procStart\":\"", "\"procStart\":\"1");
+    fs::write(&entry, other.replace("\"startedAt\":", "\"began\":")).expect("another entry");
+    list(&sandbox).expect(&id(1), "unknown", None);
 }
