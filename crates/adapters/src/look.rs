@@ -81,10 +81,15 @@ impl Places {
         "GEMINI_CLI_HOME",
     ];
 
+    /// Whether a variable that a person gives an agent says where that has its store. A home of its own does.
+    pub fn is_store(name: &str) -> bool {
+        name == "HOME" || Self::STORES.contains(&name)
+    }
+
     /// What those are for an agent that gets our environment and these variables besides.
     pub fn stores_of(more: &[(String, String)]) -> Stores {
         let ours = Self::STORES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
-        let more = more.iter().filter(|(name, _)| Self::STORES.contains(&name.as_str()));
+        let more = more.iter().filter(|(name, _)| Self::is_store(name));
         ours.chain(more.cloned()).collect()
     }
 
@@ -110,7 +115,7 @@ impl Places {
 
     /// The agents' stores, as these variables say.
     fn with_stores(self, var: impl Fn(&str) -> Option<PathBuf>) -> Places {
-        let home = &self.home;
+        let home = &var("HOME").unwrap_or_else(|| self.home.clone());
         let data = var("XDG_DATA_HOME").filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(".local/share"));
         let opencode = data.join("opencode");
         Places {

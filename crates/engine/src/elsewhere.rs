@@ -1,5 +1,5 @@
-//! Sessions whose agent has its store where we do not look: they were launched with `CLAUDE_CONFIG_DIR`, `CODEX_HOME` or
-//! the like, and whoever asks now has another one, or none, as what systemd starts at login.
+//! Sessions whose agent has its store where we do not look: they were launched with `CLAUDE_CONFIG_DIR`, `CODEX_HOME`, a
+//! `HOME` of their own or the like, and whoever asks now has another one, or none, as what systemd starts at login.
 //!
 //! Where an agent was told to have its store is a fact of the launch that nobody else knows once the agent has ended.
 //! So it is on record, is looked at besides, and is told to the agent again when its session goes on. Of such a store
@@ -71,6 +71,6 @@ pub(crate) fn goes_on_with(
     if seen_here || is_same(adapter, places, &places.at(then)) {
         return now;
     }
-    let told = env.iter().filter(|(name, _)| Places::STORES.contains(&name.as_str()));
+    let told = env.iter().filter(|(name, _)| Places::is_store(name));
     then.clone().into_iter().chain(told.cloned()).collect()
 }

@@ -82,3 +82,24 @@ fn what_was_launched_here_is_seen_by_one_who_looks_elsewhere() {
     assert_eq!((&again.json()["id"], &again.json()["way"]), (&launched["id"], &"native".into()), "{}", again.stderr);
     until(&sandbox, &launched, "done");
 }
+
+#[test]
+fn a_home_of_its_own_is_a_store_of_its_own() {
+    let sandbox = Sandbox::new("house");
+    sandbox.install_copy("claude", &built("lariat-actor"));
+    let home = format!("HOME={}", sandbox.root().join("house").display());
+    let launched = ask(&sandbox, &["launch", "claude", "--json", "--env", &home, "-p", "say it"]).json();
+    until(&sandbox, &launched, "idle");
+    let handle = launched["handle"].as_str().expect("a handle");
+    let sent = ask(&sandbox, &["send", handle, "think 1000", "--json"]);
+    assert_eq!(sent.code(), 0, "{}", sent.stdout);
+    until(&sandbox, &launched, "working");
+    let agent = launched["pid"].as_i64().expect("a pid");
+    let agent = sandbox.processes().into_iter().find(|p| i64::from(p.pid) == agent).expect("the agent");
+    agent.signal(Signal::KILL);
+    until(&sandbox, &launched, "interrupted");
+    let told = ask(&sandbox, &["restore", "--yes", "--json"]).json();
+    let row = &told["restore"][0];
+    assert_eq!((&row["way"], &row["outcome"]), (&"native".into(), &"restored".into()), "{told}");
+    assert!(!sandbox.home().join(".claude/projects").exists(), "no conversation began where we look");
+}
