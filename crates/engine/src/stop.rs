@@ -309,7 +309,7 @@ fn end(
     let tree = tree(places, session.id.raw(), session.handle.as_deref(), others, Some(root.clone()), marks);
     let mut ended = tree.end_in(&house, gentle, how.grace)?;
     if ended.survivors.is_empty() && matches!(root.is_alive(), Ok(true)) {
-        ended.survivors.push(Survivor { pid: root.pid, comm: session.agent.to_owned() });
+        ended.survivors.push(Survivor { pid: root.pid, comm: session.agent.to_owned(), refused: false });
     }
     // Somebody else may have ended it at the same time: it was this one that was seen gone.
     let gone = if ended.gone.is_empty() { vec![root.pid] } else { ended.gone };

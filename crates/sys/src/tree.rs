@@ -34,6 +34,8 @@ const NEXT: Duration = Duration::from_secs(3);
 /// How long the hard way may take before survivors are named. A large process that was
 /// struck is seconds in dying on a busy machine; one that cannot die is rare.
 const HARD: Duration = Duration::from_secs(20);
+/// The same, if nobody who is left may be signalled.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// What belongs to a session.
 pub struct Tree {
@@ -72,6 +74,8 @@ pub struct Survivor {
     pub pid: u32,
     /// Its command name.
     pub comm: String,
+    /// It is another user's, and not ours to signal.
+    pub refused: bool,
 }
 
 /// How an ending went.
@@ -104,7 +108,9 @@ impl Tree {
         {
             let until = Instant::now() + grace;
             for (i, signal) in gentle.iter().enumerate() {
-                root.signal(*signal)?;
+                if !root.signal(*signal)? {
+                    break;
+                }
                 let left = until.saturating_duration_since(Instant::now());
                 let patience = if i + 1 < gentle.len() { left.min(NEXT) } else { left };
                 if wait_all(std::slice::from_ref(root), patience)? {
@@ -114,10 +120,11 @@ impl Tree {
         }
         // What the root left behind gets the same word, and a moment to heed it.
         if !gentle.is_empty() {
-            let rest = self.members(house, &mut seen)?;
-            for member in &rest {
-                member.signal(Signal::TERM)?;
+            let mut rest = Vec::new();
+            for member in self.members(house, &mut seen)? {
+                let heard = member.signal(Signal::TERM)?;
                 member.signal(Signal::CONT)?;
+                rest.extend(heard.then_some(member));
             }
             wait_all(&rest, grace.min(Duration::from_secs(1)))?;
         }
@@ -140,15 +147,23 @@ impl Tree {
                 members = self.halt(house, members, &mut seen, began)?;
                 point("tree.halted");
             }
-            if members.is_empty() || began.elapsed() > HARD {
-                let survivors: Vec<Survivor> =
-                    members.iter().map(|m| Survivor { pid: m.identity.pid, comm: m.comm.clone() }).collect();
+            let mut refused = HashSet::new();
+            for member in &members {
+                if !member.signal(Signal::KILL)? {
+                    refused.insert(member.identity.pid);
+                }
+            }
+            // Who may not be signalled now is hardly ever ours a moment later.
+            let patience = if !in_one_blow && refused.len() == members.len() { REFUSED } else { HARD };
+            if members.is_empty() || began.elapsed() > patience {
+                let told = |m: &Member| {
+                    let pid = m.identity.pid;
+                    Survivor { pid, comm: m.comm.clone(), refused: refused.contains(&pid) }
+                };
+                let survivors: Vec<Survivor> = members.iter().map(told).collect();
                 let left: HashSet<u32> = survivors.iter().map(|s| s.pid).collect();
                 let gone = seen.into_iter().map(|i| i.pid).filter(|pid| !left.contains(pid)).collect();
                 return Ok(Ended { gone, survivors });
-            }
-            for member in &members {
-                member.signal(Signal::KILL)?;
             }
             point("tree.struck");
             wait_all(&members, Duration::from_millis(200))?;
@@ -259,10 +274,11 @@ impl Tree {
 }
 
 impl Member {
-    fn signal(&self, signal: Signal) -> io::Result<()> {
+    /// Whether it may be signalled at all; who is not ours to signal is named as a survivor.
+    fn signal(&self, signal: Signal) -> io::Result<bool> {
         match pidfd_send_signal(&self.pidfd, signal) {
-            // Gone, or not ours to signal: that one is named as a survivor.
-            Ok(()) | Err(rustix::io::Errno::SRCH | rustix::io::Errno::PERM) => Ok(()),
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(true),
+            Err(rustix::io::Errno::PERM) => Ok(false),
             Err(e) => Err(e.into()),
         }
     }

@@ -9,6 +9,7 @@ use lariat_engine::after;
 use lariat_engine::list;
 use lariat_engine::resolve;
 use lariat_engine::stop::{self, How, Outcome, StopError};
+use lariat_sys::tree::Survivor;
 use serde::Serialize;
 
 use crate::Done;
@@ -42,6 +43,7 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
         let finished = stop::finish(&places, &answer.listing.sessions);
         for (id, finished) in &finished {
             complain(match finished {
+                Ok(Outcome::Survived(_)) => format!("{id} was to be ended, and is still there"),
                 Ok(outcome) => format!("finished what was cut short: {id}: {}", word(outcome)),
                 Err(e) => format!("could not finish what was cut short: {id}: {e}"),
             });
@@ -193,6 +195,15 @@ fn code(outcome: &Result<Outcome, StopError>) -> u8 {
     }
 }
 
+/// Who is left because it is another user's.
+fn not_ours(left: &[Survivor]) -> Option<String> {
+    let refused: Vec<String> = left.iter().filter(|s| s.refused).map(|s| s.pid.to_string()).collect();
+    (!refused.is_empty()).then(|| {
+        let pids = refused.join(", ");
+        format!("another user runs process {pids}, and this one may not signal it; end it as that user, or as root")
+    })
+}
+
 fn tell(
     session: &Session,
     outcome: Result<Outcome, StopError>,
@@ -204,6 +215,7 @@ fn tell(
         Err(e) => Some(e.to_string()),
         Ok(Outcome::Swept(_)) => Some("it had ended before; what it had left behind was ended".into()),
         Ok(Outcome::Unknown(why) | Outcome::Refused(why)) => Some(why.clone()),
+        Ok(Outcome::Survived(left)) => not_ours(left),
         Ok(_) => None,
     };
     if let Some(unrecorded) = &unrecorded {
@@ -233,7 +245,8 @@ fn tell(
         Ok(Outcome::Ended(pids)) => out.line(format_args!("{id} stopped, {} processes gone", pids.len()))?,
         Ok(Outcome::Survived(left)) => {
             let names: Vec<String> = left.iter().map(|s| format!("{} ({})", s.pid, s.comm)).collect();
-            complain(format_args!("{id}: still there: {}", names.join(", ")));
+            let why = reason.map_or_else(String::new, |why| format!("; {why}"));
+            complain(format_args!("{id}: still there: {}{why}", names.join(", ")));
         }
         Ok(Outcome::Unknown(why)) => complain(format_args!("{id}: nothing was signalled: {why}")),
         Ok(Outcome::Refused(why)) => complain(format_args!("{id}: refused: {why}")),

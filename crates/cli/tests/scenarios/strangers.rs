@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
-use lariat_testkit::{DEADLINE, Output, Sandbox, wait_until};
+use lariat_testkit::{DEADLINE, Output, Sandbox, Stdin, wait_until};
 
-use crate::asking::{ask, id, list};
+use crate::asking::{ask, id, list, through};
 use crate::claude_store::ClaudeStore;
 use crate::daemon::start;
 use crate::http::Served;
@@ -133,4 +133,41 @@ fn row_8_another_user_gets_nowhere() {
     gets_nothing(&as_other(&sandbox, &["perl", "-e", KNOCK, at]));
     println!("{tries} tries, 0 successes");
     drop((impostor, entry));
+}
+
+#[test]
+fn a_process_of_another_user_is_named_with_the_reason() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be another user");
+        return;
+    }
+    let sandbox = Sandbox::new("theirs");
+    let tmp = sandbox.root().join("tmp");
+    mode(&tmp, 0o755);
+    fs::write(tmp.join("claude"), "read x\n").expect("a script");
+    mode(&tmp.join("claude"), 0o755);
+    let other = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "/tmp/claude"];
+    let theirs = sandbox.spawn(&sandbox.program("setpriv").args(other).cwd("/tmp").stdin(Stdin::Pipe));
+    wait_until("it runs", DEADLINE, || {
+        let mine = sandbox.processes().into_iter().find(|p| p.pid == theirs.pid());
+        mine.is_some_and(|p| p.argv.first().is_some_and(|a| a == "sh"))
+    });
+    let claude = ClaudeStore::of(&sandbox);
+    drop(claude.register(&theirs, &id(1)).says("busy"));
+    drop(claude.session(&id(1)).asked("fix it"));
+    list(&sandbox).expect(&id(1), "working", Some(theirs.pid()));
+    let may_not = "exec setpriv --bounding-set -kill \"$@\"";
+    for verb in ["kill", "stop"] {
+        let told = through(&sandbox, may_not, &[verb, &id(1), "--json"]);
+        let json = told.json();
+        assert_eq!((told.code(), &json["outcome"]), (1, &"survived".into()), "{told:?}");
+        assert_eq!(json["survivors"][0]["pid"], theirs.pid(), "{told:?}");
+        assert!(json["reason"].as_str().is_some_and(|why| why.contains("another user")), "{told:?}");
+        assert!(!told.stderr.contains("finished"), "{told:?}");
+    }
+    let shown = list(&sandbox);
+    assert!(shown.session(&id(1))["reason"].as_str().is_some_and(|r| r.contains("not finished")), "{}", shown.text);
+    // Whoever may finishes it.
+    ask(&sandbox, &["kill", &id(1)]).expect_success();
+    list(&sandbox).expect(&id(1), "stopped", None);
 }
