@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use args::Verb;
 use lariat_protocol::json;
-use lariat_sys::memory;
+use lariat_sys::{memory, signals};
 use output::{Failure, Out};
 
 #[global_allocator]
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     if let Some(code) = verbs::within(std::env::args_os()) {
         return code;
     }
+    signals::outlive_limits();
     let asked = args::parse();
     let mut out = Out::new(asked.cli.common.json);
     let done = verbs::there::run(&asked, &mut out).unwrap_or_else(|| here(asked.cli, &mut out));

@@ -61,6 +61,7 @@ pub fn examine(question: Question) -> Vec<Check> {
     }
     checks.extend(hosts(&question));
     checks.extend(kernel());
+    checks.push(records(&question.places));
     checks.push(cache(&question.places));
     checks.extend(reading(question));
     checks
@@ -144,17 +145,23 @@ fn kernel() -> Vec<Check> {
     vec![scan, pidfd, held, watch]
 }
 
+fn records(places: &Places) -> Check {
+    let shown = places.state.display().to_string();
+    match file::may_write(&places.state) {
+        Ok(()) => check("records", Health::Good, shown),
+        Err(e) => check("records", Health::Bad, format!("{shown}: {e}: nothing can be launched, stopped or locked")),
+    }
+}
+
 fn cache(places: &Places) -> Check {
     let Some(path) = &places.cache else {
         return check("cache", Health::Lacking, "switched off: every listing reads the stores again");
     };
     let shown = path.display().to_string();
-    match std::fs::metadata(path) {
-        Ok(m) if m.permissions().readonly() => {
-            check("cache", Health::Lacking, format!("{shown} is read-only: every listing reads the stores again"))
-        }
-        Ok(_) => check("cache", Health::Good, shown),
-        Err(_) => check("cache", Health::Good, format!("{shown} (made by the first listing)")),
+    match file::may_write(path) {
+        Err(e) => check("cache", Health::Lacking, format!("{shown}: {e}: every listing reads the stores again")),
+        Ok(()) if path.exists() => check("cache", Health::Good, shown),
+        Ok(()) => check("cache", Health::Good, format!("{shown} (made by the first listing)")),
     }
 }
 

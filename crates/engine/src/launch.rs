@@ -34,6 +34,7 @@ use crate::evict;
 use crate::handle;
 use crate::launched::{self, Launched, Record};
 use crate::list::{Known, Question, list};
+use crate::resume;
 use crate::send::{self, SendError};
 use crate::start::{self, Start, files};
 use crate::stop;
@@ -141,6 +142,8 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             start::journal(places, "launch", &order.agent, &e);
             // What would not end keeps its folder.
             if start::take_back(&folder, &handle) {
+                // Its shim writes down how that ended.
+                let _ = Launched::read(&folder).map(|launched| launched.as_ref().map(resume::let_leave));
                 #[expect(clippy::disallowed_methods, reason = "our own record of a launch that came to nothing")]
                 let _ = std::fs::remove_dir_all(&folder);
             }

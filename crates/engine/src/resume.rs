@@ -237,7 +237,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
 }
 
 /// Waits until the shim of a run that has ended has left: it wrote down the end, and tells its viewers.
-fn let_leave(launched: &Launched) -> Result<(), LaunchError> {
+pub(crate) fn let_leave(launched: &Launched) -> Result<(), LaunchError> {
     let files = files(&launched.folder);
     let began = Instant::now();
     while matches!(launched.process(), Ok(None)) && lariat_shim::is_locked(&launched.folder).map_err(&files)? {

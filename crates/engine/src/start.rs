@@ -28,6 +28,7 @@ use lariat_shim::record::{self, Launch, Process, VERSION};
 use lariat_shim::start::{self, Begun, Running, StartError};
 use lariat_sys::point::point;
 use lariat_sys::process::{self, Identity};
+use lariat_sys::signals::Heeded;
 use lariat_sys::tree::Tree;
 use lariat_sys::{clock, durable};
 
@@ -126,6 +127,9 @@ pub enum LaunchError {
         "{0} (process {1}) showed no session within {2:?} and was ended; start it in a terminal to see what it asks"
     )]
     NoId(String, u32, Duration),
+    /// A person, or whoever ends this program, would not wait for its id.
+    #[error("interrupted before {0} had shown a session; it was ended, and nothing is left of it")]
+    Interrupted(String),
     /// It runs, and was not asked anything.
     #[error("{0} runs, but its prompt could not be typed: {1}; `lariat send {0} -` tries again")]
     Unasked(String, String),
@@ -309,6 +313,8 @@ impl Start<'_> {
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
         let launch = &self.record.launch;
+        // What nobody has been told of yet can be taken back, and nobody could end it by its name.
+        let heeded = (!self.again).then(Heeded::begin);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
         let running = first.and_then(|()| Ok(begun.go()?))?;
         let agent = running.agent.clone();
@@ -322,7 +328,7 @@ impl Start<'_> {
         if let Some(native_id) = &self.record.native_id {
             self.tell(native_id, &agent);
         }
-        let known = self.know(&agent, began, &mut recording, &mut locks);
+        let known = self.know(&agent, began, &mut recording, &mut locks, heeded.as_ref());
         // However that went: nobody goes on before the agent is on record, or taken back.
         until_recorded(&mut recording)?;
         let native_id = known?;
@@ -351,10 +357,14 @@ impl Start<'_> {
         began: Time,
         recording: &mut Option<(Running, Option<File>)>,
         locks: &mut Vec<File>,
+        heeded: Option<&Heeded>,
     ) -> Result<String, LaunchError> {
         let (clock, name) = (Instant::now(), self.adapter.name());
         let pidfd = Identity::open(agent.pid).ok().map(|(_, pidfd)| pidfd);
         loop {
+            if heeded.is_some_and(Heeded::take) {
+                return Err(LaunchError::Interrupted(name.into()));
+            }
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(agent));
             let id = id.or_else(|| (clock.elapsed() > UNHEARD).then(|| self.told_back(began)).flatten());

@@ -98,6 +98,12 @@ impl Directory {
     }
 }
 
+/// Whether a directory may be written to, or made: what keeps us from it, if not.
+pub fn may_write(path: &Path) -> io::Result<()> {
+    let there = path.ancestors().find(|p| p.exists()).unwrap_or(path);
+    Ok(rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
+}
+
 /// Opens a regular file for reading, never blocking, and tells its key as of
 /// the opening.
 pub fn open(path: &Path) -> io::Result<(File, Key)> {

@@ -4,10 +4,12 @@
 //! daemon inherits what those ignore. [`restore`] takes that back, so that what we
 //! start finds the world as a login shell would give it. [`ChildEnds`] makes the
 //! end of any child something to poll for, without a handler; [`Caught`] does so for
-//! the signals that a program wants to hear instead of being ended by them.
+//! the signals that a program wants to hear instead of being ended by them; [`Heeded`] does it for a while, whatever
+//! threads there are.
 #![expect(unsafe_code, reason = "signal dispositions and masks have no safe interface")]
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::{io, mem, ptr};
 
 use rustix::process::Signal;
@@ -26,6 +28,59 @@ pub fn restore() {
         // size (at most 32 bytes) from a buffer of 64. What may not be set is refused.
         unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<u64>(), 8usize);
+        }
+    }
+}
+
+/// Makes a file that may not grow an error like any other, not the end of this process.
+pub fn outlive_limits() {
+    // SAFETY: `SIG_IGN` runs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// The last signal that came while somebody heeds them; zero for none.
+static CAME: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn came(signal: libc::c_int) {
+    CAME.store(signal, Ordering::Relaxed);
+}
+
+/// While this lives, a hang-up, an interrupt or a termination ends nobody, but can be asked for. One that nobody took up
+/// does its work afterwards. What is ignored, or heard by somebody else, stays so.
+pub struct Heeded(Vec<libc::c_int>);
+
+impl Heeded {
+    /// From now on.
+    pub fn begin() -> Heeded {
+        let ours = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].into_iter().filter(|&signal| {
+            // SAFETY: both structures live through the calls, and zeros are valid; the handler only stores a number.
+            unsafe {
+                let mut now: libc::sigaction = mem::zeroed();
+                let known = libc::sigaction(signal, ptr::null(), &mut now) == 0;
+                let mut heed: libc::sigaction = mem::zeroed();
+                heed.sa_sigaction = came as *const () as usize;
+                known && now.sa_sigaction == libc::SIG_DFL && libc::sigaction(signal, &heed, ptr::null_mut()) == 0
+            }
+        });
+        Heeded(ours.collect())
+    }
+
+    /// Whether one has come; who asks takes it up.
+    pub fn take(&self) -> bool {
+        CAME.swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+impl Drop for Heeded {
+    fn drop(&mut self) {
+        for signal in &self.0 {
+            // SAFETY: `SIG_DFL`, as it was, runs no code of ours.
+            unsafe { libc::signal(*signal, libc::SIG_DFL) };
+        }
+        let left = CAME.swap(0, Ordering::Relaxed);
+        if left != 0 {
+            // SAFETY: a signal to ourselves, which does what it would have done.
+            unsafe { libc::raise(left) };
         }
     }
 }

@@ -389,6 +389,7 @@ fn control_key(text: &str) -> Result<ControlKey, String> {
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("a variable like NAME=VALUE")?;
+    let (name, value) =
+        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("a variable like NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }

@@ -29,6 +29,9 @@ pub struct Told<'a> {
 }
 
 pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
+    if args.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
+        return Err(Failure::Usage("a name has letters".into()));
+    }
     let order = Order {
         agent: args.agent.clone().unwrap_or_default(),
         cwd: args.cwd.clone().unwrap_or_else(|| ".".into()),

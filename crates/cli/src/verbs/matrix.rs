@@ -81,6 +81,7 @@ pub fn run(args: &Launch, all: &Order, question: &Question, out: &mut Out) -> Do
                     launch::tell(&launched, out)?;
                 }
             }
+            Err(error @ LaunchError::Interrupted(_)) => return Err(launch::failure(error)),
             Err(error) => {
                 let failure = launch::failure(error);
                 worst = worse(worst, &failure);

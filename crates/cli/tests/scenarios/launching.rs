@@ -211,6 +211,8 @@ fn what_cannot_be_launched_is_said_and_nothing_is_left() {
         (&["launch", "claude", "--cwd", "/no/such/place"], 2),
         (&["launch"], 2),
         (&["launch", "claude", "--env", "x"], 2),
+        (&["launch", "claude", "--env", "=x"], 2),
+        (&["launch", "claude", "--name", " "], 2),
     ] {
         let failed = ask(&sandbox, args);
         assert_eq!(failed.code(), code, "{args:?}: {}", failed.stderr);

@@ -46,6 +46,7 @@ mod guarded;
 mod hostile;
 mod hosts;
 mod http;
+mod interrupted;
 mod launching;
 mod living;
 mod matrix;

@@ -1,0 +1,84 @@
+//! What becomes of what lariat was asked when it is interrupted, or when the machine does not let it write.
+
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
+use serde_json::json;
+
+use crate::asking::{ask, lariat, list, through};
+use crate::claude_store::ClaudeStore;
+
+fn agents(sandbox: &Sandbox) -> usize {
+    sandbox.processes().iter().filter(|p| p.comm == "codex" && p.state != 'Z').count()
+}
+
+/// Nothing of a launch is left: no process, no row, no claim, no record, no worktree.
+fn is_as_before(sandbox: &Sandbox) {
+    assert_eq!(agents(sandbox), 0);
+    let seen = list(sandbox);
+    assert!(seen.sessions().is_empty() && seen.unbound().is_empty(), "{}", seen.text);
+    assert_eq!(ask(sandbox, &["locks", "--json"]).json()["locks"], json!([]));
+    let records = sandbox.state_dir().join("lariat/sessions").read_dir().expect("a folder");
+    assert_eq!(records.count(), 0);
+    assert_eq!(sandbox.git(&sandbox.work(), &["worktree", "list"]).lines().count(), 1);
+}
+
+#[test]
+fn a_launch_that_is_interrupted_before_it_has_an_id_leaves_nothing() {
+    let sandbox = Sandbox::new("interrupted");
+    drop(Lookalike::program(&sandbox, "codex")); // says nothing
+    let order = ["launch", "codex", "--headless", "-p", "fix it", "--worktree", "fix", "--json"];
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let launching = sandbox.spawn(&lariat(&sandbox, &order));
+        wait_until("the agent", DEADLINE, || agents(&sandbox) == 1);
+        launching.signal(signal);
+        let told = launching.output(DEADLINE);
+        let text = told.json()["error"]["text"].to_string();
+        assert!(told.code() == 1 && text.contains("interrupted") && text.contains("nothing is left"), "{told:?}");
+        is_as_before(&sandbox);
+    }
+    assert!(ask(&sandbox, &["journal"]).stdout.contains("interrupted"));
+}
+
+#[test]
+fn an_interrupt_ends_all_of_a_matrix() {
+    let sandbox = Sandbox::new("interrupted-matrix");
+    drop(Lookalike::program(&sandbox, "codex"));
+    let matrix = sandbox.home().join("matrix.toml");
+    std::fs::write(&matrix, "agents = [\"codex\"]\nprompts = [\"one\", \"two\"]\n").expect("a matrix");
+    let order = ["launch", "--headless", "--matrix", matrix.to_str().expect("UTF-8"), "--json"];
+    let launching = sandbox.spawn(&lariat(&sandbox, &order));
+    wait_until("the first", DEADLINE, || agents(&sandbox) == 1);
+    launching.signal(Signal::INT);
+    let told = launching.output(DEADLINE);
+    assert!(told.code() == 1 && told.stderr.contains("interrupted"), "{told:?}");
+    is_as_before(&sandbox);
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_like_any_other() {
+    let sandbox = Sandbox::new("no-growth");
+    drop(Lookalike::program(&sandbox, "claude"));
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]).json();
+    let (id, handle) = (launched["native_id"].as_str().expect("an id"), launched["handle"].as_str().expect("a handle"));
+    let _ended = ClaudeStore::of(&sandbox).session(&crate::asking::id(1)).asked("fix it").answered("fixed");
+    let limited = |args: &[&str]| through(&sandbox, "(ulimit -f 0; exec \"$@\") | cat", args);
+    // There is something to keep in the cache.
+    assert_eq!(limited(&["ls", "-a", "--json"]).json()["sessions"].as_array().map(Vec::len), Some(2));
+    let told = limited(&["kill", handle, "--json"]).json();
+    assert!(told["reason"].as_str().is_some_and(|why| why.contains("nothing was signalled")), "{told}");
+    list(&sandbox).expect(id, "starting", launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()));
+}
+
+#[test]
+fn doctor_tells_that_nothing_can_be_written() {
+    let sandbox = Sandbox::new("read-only");
+    let of = |told: &serde_json::Value, what: &str| {
+        let checks = told["checks"].as_array().cloned().unwrap_or_default();
+        checks.into_iter().find(|c| c["what"] == what).map(|c| c["health"].clone())
+    };
+    let told = ask(&sandbox, &["doctor", "--json"]).json();
+    assert_eq!((of(&told, "records"), of(&told, "cache")), (Some(json!("good")), Some(json!("good"))), "{told}");
+    let sealed = "exec unshare --mount sh -c 'mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && \
+                  exec \"$@\"' sh \"$@\"";
+    let told = through(&sandbox, sealed, &["doctor", "--json"]).json();
+    assert_eq!((of(&told, "records"), of(&told, "cache")), (Some(json!("bad")), Some(json!("lacking"))), "{told}");
+}
