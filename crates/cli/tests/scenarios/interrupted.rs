@@ -39,6 +39,28 @@ fn a_launch_that_is_interrupted_before_it_has_an_id_leaves_nothing() {
 }
 
 #[test]
+fn who_takes_a_launch_back_lets_its_shim_leave_first() {
+    let sandbox = Sandbox::new("interrupted-shim");
+    drop(Lookalike::program(&sandbox, "codex"));
+    let streams = sandbox.root().join("streams");
+    let (gate, passed) = (streams.join("gate"), streams.join("passed"));
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    // It has seen its agent end, and is about to write that down.
+    let order = lariat(&sandbox, &["launch", "codex", "--headless", "-p", "fix it", "--json"]);
+    let order = order.env("LARIAT_PAUSE_AT", "shim.drained").env("LARIAT_PAUSE_ON", &gate);
+    let launching = sandbox.spawn(&order.env("LARIAT_POINTS", &passed));
+    wait_until("the agent", DEADLINE, || agents(&sandbox) == 1);
+    launching.signal(Signal::INT);
+    wait_until("it waits", DEADLINE, || {
+        assert!(launching.exit().is_none(), "it did not wait: {}", launching.stderr());
+        std::fs::read_to_string(&passed).is_ok_and(|all| all.lines().any(|point| point == "resume.leaving"))
+    });
+    drop(std::fs::OpenOptions::new().write(true).open(&gate).expect("the shim waits"));
+    assert_eq!(launching.output(DEADLINE).code(), 1);
+    is_as_before(&sandbox);
+}
+
+#[test]
 fn an_interrupt_ends_all_of_a_matrix() {
     let sandbox = Sandbox::new("interrupted-matrix");
     drop(Lookalike::program(&sandbox, "codex"));
