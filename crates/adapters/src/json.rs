@@ -92,6 +92,7 @@ impl Doc {
     pub fn parse(text: &[u8], keep: Keep, limit: usize) -> Result<Doc, Bad> {
         let mut doc = Doc::new(keep, limit);
         // No string holds a bare newline, so outside of one it is a blank.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let one_line: Vec<u8> = text.iter().map(|b| if *b == b'\n' { b' ' } else { *b }).collect();
         let mut rest = one_line.as_slice();
         doc.read(&mut rest)?;

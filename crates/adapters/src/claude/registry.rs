@@ -26,6 +26,9 @@ const SETTLE: i64 = 1_000;
 /// registry is written a moment after the start, and clocks are set.
 const SLACK: i64 = 60_000;
 
+/// How exactly a start is told, in milliseconds.
+const TICK: i64 = 10;
+
 /// One entry.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "named after the entry's own fields")]
@@ -115,8 +118,10 @@ fn read(path: &Path) -> Result<Option<Entry>, String> {
     let doc = Doc::parse(&bytes, |_, _| true, 4096).map_err(|_| "not a registry entry: broken JSON".to_owned())?;
     let v = doc.root();
     let text = |key: &str| v.get(key).some_str().map(str::to_owned);
+    // Some numbers are told as text.
+    let number = |key: &str| v.get(key).str().and_then(|s| s.parse().ok()).or(v.get(key).u64());
     let (Some(pid), Some(session)) =
-        (v.get("pid").u64().and_then(|p| u32::try_from(p).ok()), text("sessionId").filter(|id| ap::is_uuid(id)))
+        (number("pid").and_then(|p| u32::try_from(p).ok()), text("sessionId").filter(|id| ap::is_uuid(id)))
     else {
         return Err("not a registry entry: no pid, or no session id".into());
     };
@@ -128,7 +133,7 @@ fn read(path: &Path) -> Result<Option<Entry>, String> {
         session,
         cwd: text("cwd"),
         started: v.get("startedAt").u64().map(|t| t as i64),
-        proc_start: v.get("procStart").str().and_then(|s| s.parse().ok()).or(v.get("procStart").u64()),
+        proc_start: number("procStart"),
         domain: text("pidDomain"),
         name: text("name").filter(|_| v.get("nameSource").str() == Some("user")),
         state,
@@ -229,7 +234,11 @@ impl Entry {
         match (self.proc_start, self.started) {
             (Some(start), _) => start == process.start,
             (None, Some(started)) => (clock::ticks_to_ms(process.start) - started).abs() < SLACK,
-            (None, None) => false,
+            // Whoever wrote it had this number then.
+            (None, None) => {
+                let written = file::open(&self.path).map_or(0, |(_, key)| key.mtime / 1_000_000);
+                written + TICK >= clock::ticks_to_ms(process.start)
+            }
         }
     }
 

@@ -311,3 +311,29 @@ fn without_a_status_a_record_in_whole_seconds_is_as_late_as_its_second() {
     drop(talk.at(second - 2).asked("and that").at(second - 1).answered("that too")); // its last line is at that second
     list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
 }
+
+#[test]
+fn an_entry_without_a_start_is_of_whoever_had_the_number_when_it_was_written() {
+    let sandbox = Sandbox::new("no-start");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    let entry = claude.register(&agent, &id(1)).says("busy").with("procStart", json!(null));
+    let entry = entry.with("startedAt", json!(null)).with("pid", json!(agent.pid().to_string()));
+    claude.session(&id(1)).asked("fix it");
+    let path = claude.path(&format!("sessions/{}.json", agent.pid()));
+    let text = std::fs::read_to_string(&path).expect("its entry");
+    std::fs::write(&path, format!("\u{feff}{text}")).expect("written as some editors do");
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+    // One that was written before is of another process that had the number.
+    let before = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("its entry");
+    file.set_modified(before).expect("an older entry");
+    let seen = list(&sandbox);
+    assert_eq!(
+        (seen.session(&id(1))["live"].clone(), seen.unbound()),
+        (json!(false), vec![agent.pid()]),
+        "{}",
+        seen.text
+    );
+    drop(entry);
+}
