@@ -34,10 +34,11 @@ const SPEND: u64 = 8 << 20;
 /// until a fixed sum of bytes. The choice depends on the store alone, so a lost
 /// cache changes no answer.
 pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
-    let mut small: Vec<&mut Found> = files.filter(|f| !f.whole && f.key.size <= SMALL).collect();
-    small.sort_by(|a, b| (b.key.mtime, &b.path).cmp(&(a.key.mtime, &a.path)));
+    let small = files.filter(|f| !f.whole && f.key.size <= SMALL);
+    let mut small: Vec<(i64, &mut Found)> = small.map(|f| (f.key.mtime, f)).collect();
+    small.sort_unstable_by(|(at, a), (bt, b)| bt.cmp(at).then_with(|| b.path.cmp(&a.path)));
     let mut spent = 0;
-    for file in small {
+    for (_, file) in small {
         spent += file.key.size;
         if spent > SPEND {
             break;
@@ -265,7 +266,7 @@ impl<F: Fold> Readings<F> {
         // In the order in which they lie on disk: those of a folder mostly follow each other.
         let mut missing = missing;
         missing.sort_unstable_by_key(|(_, file, _)| file.key.inode);
-        let batches: Vec<&[_]> = missing.chunks(32).collect();
+        let batches: Vec<&[_]> = missing.chunks(batch(missing.len(), 32)).collect();
         let own = || (Own::<F>::new(), Folder::default());
         let read = in_parallel_with(batches, own, |(own, folder), batch| {
             let places = batch.iter().enumerate().map(|(at, (i, wanted, place))| {
@@ -375,6 +376,11 @@ pub fn spread<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
 fn cores() -> usize {
     static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// How many of `count` items a thread takes at once, at most `most`: so few that all threads end at about the same time.
+pub fn batch(count: usize, most: usize) -> usize {
+    (count / (8 * cores())).clamp(1, most)
 }
 
 /// Runs `work` over the items on as many threads as there are cores (at most

@@ -45,8 +45,8 @@ extern "C" fn came(signal: libc::c_int) {
     CAME.store(signal, Ordering::Relaxed);
 }
 
-/// While this lives, a hang-up, an interrupt or a termination ends nobody, but can be asked for. One that nobody took up
-/// does its work afterwards. What is ignored, or heard by somebody else, stays so.
+/// While this lives, a hang-up, an interrupt or a termination ends nobody. One that nobody took up does its work
+/// afterwards. What is ignored, or heard by somebody else, stays so.
 pub struct Heeded(Vec<libc::c_int>);
 
 impl Heeded {
@@ -65,9 +65,11 @@ impl Heeded {
         Heeded(ours.collect())
     }
 
-    /// Whether one has come; who asks takes it up.
+    /// Whether somebody wants no more of it; who asks takes that up. A terminal that is closed does not say so.
     pub fn take(&self) -> bool {
-        CAME.swap(0, Ordering::Relaxed) != 0
+        let came = CAME.load(Ordering::Relaxed);
+        let wanted = came == 0 || came == libc::SIGHUP;
+        !wanted && CAME.compare_exchange(came, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 

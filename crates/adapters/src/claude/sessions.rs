@@ -87,12 +87,16 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
         files.extend(s.agents().iter().map(|agent| (agent, None)));
     }
     let ((), saving) = store::read(look, cache, files).while_saving(|readings| {
-        in_parallel(later.chunks(64).collect(), |batch: &[(usize, &Stored, &OnceLock<Told>)]| {
-            for (number, stored, told) in batch {
-                let agents = stored.agents().iter().zip(number + 1..).map(|(file, i)| (file, readings.get(i, file)));
-                told.get_or_init(|| telling.tell(stored, readings.get(*number, &stored.main), agents.collect()));
-            }
-        });
+        in_parallel(
+            later.chunks(store::batch(later.len(), 64)).collect(),
+            |batch: &[(usize, &Stored, &OnceLock<Told>)]| {
+                for (number, stored, told) in batch {
+                    let agents =
+                        stored.agents().iter().zip(number + 1..).map(|(file, i)| (file, readings.get(i, file)));
+                    told.get_or_init(|| telling.tell(stored, readings.get(*number, &stored.main), agents.collect()));
+                }
+            },
+        );
     });
     report.saving.push(saving);
     report.lines.reserve_exact(stored.len());

@@ -170,13 +170,13 @@ impl Adapter for OpenCode {
         bind::by_processes(look, &bind::agents(look), why)
     }
 
-    /// The id is chosen by importing an empty session, where the program takes a
-    /// session and a prompt together. A terminal takes its prompt only without
-    /// a session, and then shows the id in its log.
     fn takes_for_its_own(&self, places: &Places, process: &Process) -> bool {
         role(process).is_some() && bind::uses_store(places, process.pid)
     }
 
+    /// The id is chosen by importing an empty session, where the program takes a
+    /// session and a prompt together. A terminal takes its prompt only without
+    /// a session, and then shows the id in its log.
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
         if !ask.headless && ask.prompt.is_some() {
             return plan(None, ask);

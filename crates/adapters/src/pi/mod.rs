@@ -32,9 +32,9 @@ use crate::{Adapter, Ask, Beside, LONGEST_ARGUMENT, Past, Plan, new_uuid};
 pub const NAME: &str = "pi";
 
 /// What a launched Pi tells lariat with.
-/// The line of the extension that names the command which hears of another session.
-const NO_HOOK: &str = "const hook = null;";
 const EXTENSION: &str = include_str!("extension.js");
+/// The line of it that names the command which hears of another session.
+const NO_HOOK: &str = "const hook = null;";
 
 /// Arguments by which a person says which session it shall have.
 const SESSION: [&str; 7] = ["--session", "--continue", "--resume", "--fork", "--no-session", "-c", "-r"];
@@ -96,11 +96,11 @@ impl Adapter for Pi {
         bind::by_processes(look, why)
     }
 
-    /// Under an id of ours, if this Pi takes one and nobody said which session it shall have.
     fn takes_for_its_own(&self, places: &Places, process: &Process) -> bool {
         runs(process).is_some() && bind::uses_store(places, process)
     }
 
+    /// Under an id of ours, if this Pi takes one and nobody said which session it shall have.
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
         if !takes_ids() || ask.arguments.iter().any(|a| SESSION.iter().any(|flag| a.starts_with(flag))) {
             return plan(Vec::new(), None, ask);

@@ -1,10 +1,11 @@
 //! What becomes of what lariat was asked when it is interrupted, or when the machine does not let it write.
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Lookalike, Sandbox, Signal, wait_until};
 use serde_json::json;
 
-use crate::asking::{ask, lariat, list, through};
+use crate::asking::{ask, id, lariat, list, through};
 use crate::claude_store::ClaudeStore;
+use crate::scripted::put;
 
 fn agents(sandbox: &Sandbox) -> usize {
     sandbox.processes().iter().filter(|p| p.comm == "codex" && p.state != 'Z').count()
@@ -26,7 +27,7 @@ fn a_launch_that_is_interrupted_before_it_has_an_id_leaves_nothing() {
     let sandbox = Sandbox::new("interrupted");
     drop(Lookalike::program(&sandbox, "codex")); // says nothing
     let order = ["launch", "codex", "--headless", "-p", "fix it", "--worktree", "fix", "--json"];
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM] {
         let launching = sandbox.spawn(&lariat(&sandbox, &order));
         wait_until("the agent", DEADLINE, || agents(&sandbox) == 1);
         launching.signal(signal);
@@ -36,6 +37,26 @@ fn a_launch_that_is_interrupted_before_it_has_an_id_leaves_nothing() {
         is_as_before(&sandbox);
     }
     assert!(ask(&sandbox, &["journal"]).stdout.contains("interrupted"));
+}
+
+#[test]
+fn a_terminal_that_is_closed_takes_no_launch_back() {
+    let sandbox = Sandbox::new("hung-up");
+    let said = json!({"type": "thread.started", "thread_id": id(1)});
+    let gate = sandbox.root().join("gate");
+    let told = format!("read x <'{}'\necho '{said}'\nexec sleep 1000", gate.display());
+    sandbox.install("codex", &put(&sandbox, "codex", &told));
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let launching = sandbox.spawn(&lariat(&sandbox, &["launch", "codex", "--headless", "-p", "fix it", "--json"]));
+    // It waits for a word, so the agent runs.
+    let word = std::fs::OpenOptions::new().write(true).open(&gate).expect("the agent waits");
+    launching.signal(Signal::HUP);
+    drop(word);
+    let told = launching.output(DEADLINE);
+    assert!(matches!(told.exit, Exit::Signal(1)), "it does its work afterwards: {told:?}");
+    let seen = list(&sandbox);
+    let session = seen.session(&id(1));
+    assert!(session["live"] == true && session["handle"].is_string(), "{session}");
 }
 
 #[test]
@@ -80,14 +101,15 @@ fn a_file_that_may_not_grow_is_an_error_like_any_other() {
     let sandbox = Sandbox::new("no-growth");
     drop(Lookalike::program(&sandbox, "claude"));
     let launched = ask(&sandbox, &["launch", "claude", "--json"]).json();
-    let (id, handle) = (launched["native_id"].as_str().expect("an id"), launched["handle"].as_str().expect("a handle"));
-    let _ended = ClaudeStore::of(&sandbox).session(&crate::asking::id(1)).asked("fix it").answered("fixed");
+    let (native, handle) =
+        (launched["native_id"].as_str().expect("an id"), launched["handle"].as_str().expect("a handle"));
+    let _ended = ClaudeStore::of(&sandbox).session(&id(1)).asked("fix it").answered("fixed");
     let limited = |args: &[&str]| through(&sandbox, "(ulimit -f 0; exec \"$@\") | cat", args);
     // There is something to keep in the cache.
     assert_eq!(limited(&["ls", "-a", "--json"]).json()["sessions"].as_array().map(Vec::len), Some(2));
     let told = limited(&["kill", handle, "--json"]).json();
     assert!(told["reason"].as_str().is_some_and(|why| why.contains("nothing was signalled")), "{told}");
-    list(&sandbox).expect(id, "starting", launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()));
+    list(&sandbox).expect(native, "starting", launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()));
 }
 
 #[test]

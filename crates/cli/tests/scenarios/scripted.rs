@@ -19,7 +19,7 @@ use crate::gemini_store::GeminiStore;
 use crate::pi_store::PiStore;
 
 /// Puts a script where an agent would be. Left alone it waits for ever.
-fn put(sandbox: &Sandbox, name: &str, text: &str) -> PathBuf {
+pub fn put(sandbox: &Sandbox, name: &str, text: &str) -> PathBuf {
     let path = sandbox.root().join("scripts").join(name);
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(&path, format!("#!/bin/sh\n{text}\nread x\n")).expect("a script");
