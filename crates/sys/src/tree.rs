@@ -64,6 +64,8 @@ pub struct House {
 struct Member {
     identity: Identity,
     comm: String,
+    /// It was halted as the scan saw it.
+    halted: bool,
     pidfd: OwnedFd,
 }
 
@@ -110,6 +112,9 @@ impl Tree {
             for (i, signal) in gentle.iter().enumerate() {
                 if !root.signal(*signal)? {
                     break;
+                }
+                if root.halted {
+                    root.signal(Signal::CONT)?; // before that it heeds nothing
                 }
                 let left = until.saturating_duration_since(Instant::now());
                 let patience = if i + 1 < gentle.len() { left.min(NEXT) } else { left };
@@ -226,7 +231,7 @@ impl Tree {
             if !seen.contains(&identity) {
                 seen.push(identity.clone());
             }
-            members.push(Member { identity, comm: process.comm.clone(), pidfd });
+            members.push(Member { identity, comm: process.comm.clone(), halted: process.halted, pidfd });
         }
         Ok(members)
     }

@@ -75,9 +75,12 @@ fn a_launched_codex_says_that_it_asks_for_what_no_file_tells() {
 fn a_plan_that_a_launched_codex_was_told_to_put_aside_is_asked_no_more() {
     let stage = Stage::new("launch-codex-plan");
     let _codex = Codex::install(&stage.sandbox, &stage.model);
-    let launched = launch(&stage, &["codex", "-p", "hello"]);
-    stage.until("idle", "turn over");
+    let launched = launch(&stage, &["codex", "-p", "HOLD here"]);
+    stage.until_at_work("HOLD here");
     let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
+    tui.wait_for_text("Working", DEADLINE);
+    // What comes after it has drawn for a new viewer: what is typed while it does, it may keep until the next key.
+    stage.model.release("here");
     tui.wait_for_text("Worked for", DEADLINE);
     tui.submit("/plan", DEADLINE);
     tui.wait_for_text("Plan mode", DEADLINE);

@@ -3,7 +3,7 @@
 //!
 //! Seen red: in `sys::tree`, `members`, only the root (24); in `engine::stop`, the wish stored after
 //! the end instead of before (25 and the cut-short ones); in `claude::registry`, `local_holder`, any
-//! program may hold the PID (12).
+//! program may hold the PID (12); in `sys::tree`, `end_in`, no `CONT` for who is halted.
 
 use std::fs;
 
@@ -75,6 +75,17 @@ fn stop_ends_it_and_says_who_asked() {
     // Deleting what we own forgets only who asked.
     fs::remove_dir_all(sandbox.state_dir().join("lariat")).expect("our records");
     list(&sandbox).expect(&one, "interrupted", None);
+}
+
+#[test]
+fn one_that_is_halted_heeds_a_stop_at_once() {
+    let sandbox = Sandbox::new("stop-halted");
+    let (agent, one) = working(&sandbox, 1);
+    agent.signal(Signal::STOP);
+    wait_until("it is halted", DEADLINE, || sandbox.world().process(agent.pid()).is_some_and(|p| p.state == 'T'));
+    assert_eq!(ask(&sandbox, &["stop", &one, "--grace", "1h"]).code(), 0, "it was not waited for");
+    assert_eq!(agent.wait(DEADLINE), Exit::Signal(Signal::INT.as_raw()));
+    list(&sandbox).expect(&one, "stopped", None);
 }
 
 #[test]
