@@ -301,6 +301,11 @@ impl<F: Fold> Readings<F> {
     }
 }
 
+/// Reads a file whole, whatever was asked for, and keeps nothing of it.
+pub fn read_whole<F: Fold>(file: &Found) -> io::Result<Box<Reading<F>>> {
+    read_one(&mut Reader::default(), open(file)?, &Found { whole: true, ..file.clone() }, None)
+}
+
 /// A file whose key could not be taken is opened with all care, to say why.
 fn open(wanted: &Found) -> io::Result<std::fs::File> {
     match wanted.key.inode {

@@ -68,7 +68,8 @@ pub(crate) fn goes_on_with(
     let now = Places::stores_of(env);
     let Some(then) = launched.and_then(|l| l.record.stores.as_ref()) else { return now };
     let seen_here = session.transcript.as_ref().is_some_and(|t| t.starts_with(adapter.store(places)));
-    if seen_here || is_same(adapter, places, &places.at(then)) {
+    // What lariat speaks to has a store that lariat does not know.
+    if !adapter.is_spoken_for() && (seen_here || is_same(adapter, places, &places.at(then))) {
         return now;
     }
     let told = env.iter().filter(|(name, _)| Places::is_store(name));

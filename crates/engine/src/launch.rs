@@ -21,6 +21,7 @@ use lariat_adapters::{Adapter, Ask, LONGEST_ARGUMENT};
 use lariat_core::{Status, Time, Warning};
 use lariat_shim::start::Begun;
 use lariat_sys::point::point;
+use lariat_sys::signals::Heeded;
 use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable};
 
@@ -106,6 +107,8 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     ask.hook = ask::hook(&folder, &ask);
     let stores = Places::stores_of(&order.env);
     let there = elsewhere::seen_from(question, adapter, &stores);
+    // What nobody has been told of yet can be taken back; and nobody could end it by its name.
+    let heeded = Heeded::begin();
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
         let record = Record {
             launch: start::shim_launch(&folder, &handle, &program, &plan, &cwd, ask.headless, &order.after)?,
@@ -133,6 +136,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
             verb,
             what: verb,
             again: false,
+            heeded: Some(&heeded),
         };
         start.run(begun, vec![lock])
     });
@@ -147,9 +151,11 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
                 #[expect(clippy::disallowed_methods, reason = "our own record of a launch that came to nothing")]
                 let _ = std::fs::remove_dir_all(&folder);
             }
+            heeded.take(); // whoever asked for more than that has it
             return Err(e);
         }
     };
+    drop(heeded);
     let wrong = order.after.on_launch.as_ref().and_then(|_| after::launched(places, &folder, &started));
     if let Some(prompt) = typed {
         type_in(question, &started, &folder, &prompt)

@@ -169,10 +169,11 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     }
     let adapter = start::adapter(session.agent)?;
     let way = way(places, &session, launched.as_ref()).map_err(LaunchError::Impossible)?;
+    let stores = elsewhere::goes_on_with(places, adapter, &session, launched.as_ref(), &again.env);
     if acp::is_owned(session.agent) {
         // Behind the connection is an agent with a store of its own.
-        let mut all = lariat_adapters::all().into_iter();
-        let lost = all.find_map(|a| a.loses(places, session.native_id.raw()));
+        let there = places.at(&stores);
+        let lost = lariat_adapters::all().into_iter().find_map(|a| a.loses(&there, session.native_id.raw()));
         lost.map_or(Ok(()), |why| Err(LaunchError::Impossible(why.into())))?;
     }
     let cwd = launched.as_ref().map(|l| l.record.launch.cwd.clone());
@@ -197,7 +198,6 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     // A new id has a count of its own.
     let goes_on = !again.fork && way == Way::Native;
     let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
-    let stores = elsewhere::goes_on_with(places, adapter, &session, launched.as_ref(), &again.env);
     let there = elsewhere::seen_from(question, adapter, &stores);
     let mut asked = question_of(launched.as_ref(), again, way, &folder);
     (asked.command, asked.described) = (told.command, told.described);
@@ -215,7 +215,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
         };
         let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
         let begun = start::begin(folder)?;
-        Start { question: &there, adapter, folder, record, plan, env, generation, verb, what, again }
+        let heeded = None; // it is on record, and has its name
+        Start { question: &there, adapter, folder, record, plan, env, generation, verb, what, again, heeded }
             .run(begun, vec![guard, act, starting])
     });
     match started {
@@ -229,6 +230,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             // Whoever finds another in its place has started nothing.
             let nothing = matches!(error, LaunchError::Start(StartError::Held(_)));
             if untouched && (nothing || start::take_back(&folder, &handle)) {
+                // Its shim writes down how that ended; then what was there before takes its place.
+                let _ = Launched::read(&folder).map(|launched| launched.as_ref().map(let_leave));
                 put_back(&folder, kept, before);
             }
             Err(error)

@@ -285,6 +285,8 @@ pub(crate) struct Start<'a> {
     pub what: &'static str,
     /// It goes on with a session that is on record already.
     pub again: bool,
+    /// Who hears that it is to be taken back, as long as nobody was told of it.
+    pub heeded: Option<&'a Heeded>,
 }
 
 impl Start<'_> {
@@ -313,8 +315,6 @@ impl Start<'_> {
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
         let launch = &self.record.launch;
-        // What nobody has been told of yet can be taken back, and nobody could end it by its name.
-        let heeded = (!self.again).then(Heeded::begin);
         let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
         let running = first.and_then(|()| Ok(begun.go()?))?;
         let agent = running.agent.clone();
@@ -328,7 +328,7 @@ impl Start<'_> {
         if let Some(native_id) = &self.record.native_id {
             self.tell(native_id, &agent);
         }
-        let known = self.know(&agent, began, &mut recording, &mut locks, heeded.as_ref());
+        let known = self.know(&agent, began, &mut recording, &mut locks);
         // However that went: nobody goes on before the agent is on record, or taken back.
         until_recorded(&mut recording)?;
         let native_id = known?;
@@ -357,12 +357,11 @@ impl Start<'_> {
         began: Time,
         recording: &mut Option<(Running, Option<File>)>,
         locks: &mut Vec<File>,
-        heeded: Option<&Heeded>,
     ) -> Result<String, LaunchError> {
         let (clock, name) = (Instant::now(), self.adapter.name());
         let pidfd = Identity::open(agent.pid).ok().map(|(_, pidfd)| pidfd);
         loop {
-            if heeded.is_some_and(Heeded::take) {
+            if self.heeded.is_some_and(Heeded::take) {
                 return Err(LaunchError::Interrupted(name.into()));
             }
             let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();

@@ -42,11 +42,14 @@ pub fn outlive_limits() {
 static CAME: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn came(signal: libc::c_int) {
-    CAME.store(signal, Ordering::Relaxed);
+    if signal != libc::SIGHUP {
+        CAME.store(signal, Ordering::Relaxed);
+    }
 }
 
-/// While this lives, a hang-up, an interrupt or a termination ends nobody. One that nobody took up does its work
-/// afterwards. What is ignored, or heard by somebody else, stays so.
+/// While this lives, an interrupt or a termination ends nobody, but can be asked for. One that nobody took up does its
+/// work afterwards. A hang-up is nothing at all: a terminal that is closed takes nothing back. What is ignored, or heard
+/// by somebody else, stays so.
 pub struct Heeded(Vec<libc::c_int>);
 
 impl Heeded {
@@ -59,17 +62,16 @@ impl Heeded {
                 let known = libc::sigaction(signal, ptr::null(), &mut now) == 0;
                 let mut heed: libc::sigaction = mem::zeroed();
                 heed.sa_sigaction = came as *const () as usize;
+                heed.sa_flags = libc::SA_RESTART;
                 known && now.sa_sigaction == libc::SIG_DFL && libc::sigaction(signal, &heed, ptr::null_mut()) == 0
             }
         });
         Heeded(ours.collect())
     }
 
-    /// Whether somebody wants no more of it; who asks takes that up. A terminal that is closed does not say so.
+    /// Whether one has come; who asks takes it up.
     pub fn take(&self) -> bool {
-        let came = CAME.load(Ordering::Relaxed);
-        let wanted = came == 0 || came == libc::SIGHUP;
-        !wanted && CAME.compare_exchange(came, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        CAME.swap(0, Ordering::Relaxed) != 0
     }
 }
 

@@ -82,6 +82,8 @@ pub struct Transcript {
     pub started: Option<i64>,
     pub updated: Option<i64>,
     pub stand: Stand,
+    /// When a person last gave it a prompt.
+    pub asked_at: Option<i64>,
     /// What a turn that failed needs of a person, until it is seen to.
     pub needs: Option<Need>,
     /// When it failed.
@@ -178,6 +180,9 @@ impl Transcript {
         let by_program = line.get("promptSource").str() == Some("system");
         if self.prompt.is_none() && !by_program && !self.gapped {
             self.prompt = Some(typed(text)).filter(|t| !t.is_empty());
+        }
+        if !by_program && !text.starts_with(NOTICE) {
+            self.asked_at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
         }
         self.calls.clear();
         self.open();
@@ -429,6 +434,7 @@ impl Fold for Transcript {
 
     fn gap(&mut self) {
         self.stand = Stand::Unseen;
+        self.asked_at = None;
         self.needs = None;
         self.calls.clear();
         self.left = false;

@@ -25,11 +25,11 @@ use crate::store::{Found, read_all};
 /// What leaves when it is typed alone.
 const WORDS: [&str; 8] = ["/exit", "/quit", "exit", "quit", ":q", ":q!", ":wq", ":wq!"];
 
-/// What goes on to another session, with or without more words.
-const MOVES: [&str; 6] = ["/clear", "/reset", "/new", "/resume", "/continue", "/branch"];
-
 /// The longest of them, with room for blanks and a quotation mark.
 const SHORT: usize = 12;
+
+/// What goes on to another session, with or without more words.
+const MOVES: [&str; 6] = ["/clear", "/reset", "/new", "/resume", "/continue", "/branch"];
 
 /// How much is looked through at once; after a line that counts, what followed it is looked at again.
 const WINDOW: usize = 8 << 10;

@@ -1,5 +1,6 @@
 //! Every session: its transcript, and what that and its process tell.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,8 +59,7 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
     for s in &mut stored {
         let live = bound.bonds.contains_key(&*s.session);
-        // Anywhere in it may stand what became of a sub-agent that has not recorded its end.
-        s.main.whole |= live || s.below.as_ref().is_some_and(|below| !below.unfinished.is_empty());
+        s.main.whole |= live;
         if let Some(below) = s.below.as_mut().filter(|below| !s.main.whole && !below.files.is_empty()) {
             // Their tokens are of use only beside all of the main one's.
             let Below { files, unfinished } = &mut **below;
@@ -87,16 +87,13 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
         files.extend(s.agents().iter().map(|agent| (agent, None)));
     }
     let ((), saving) = store::read(look, cache, files).while_saving(|readings| {
-        in_parallel(
-            later.chunks(store::batch(later.len(), 64)).collect(),
-            |batch: &[(usize, &Stored, &OnceLock<Told>)]| {
-                for (number, stored, told) in batch {
-                    let agents =
-                        stored.agents().iter().zip(number + 1..).map(|(file, i)| (file, readings.get(i, file)));
-                    told.get_or_init(|| telling.tell(stored, readings.get(*number, &stored.main), agents.collect()));
-                }
-            },
-        );
+        let batches = later.chunks(store::batch(later.len(), 64)).collect();
+        in_parallel(batches, |batch: &[(usize, &Stored, &OnceLock<Told>)]| {
+            for (number, stored, told) in batch {
+                let agents = stored.agents().iter().zip(number + 1..).map(|(file, i)| (file, readings.get(i, file)));
+                told.get_or_init(|| telling.tell(stored, readings.get(*number, &stored.main), agents.collect()));
+            }
+        });
     });
     report.saving.push(saving);
     report.lines.reserve_exact(stored.len());
@@ -177,13 +174,19 @@ impl Telling<'_> {
             let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
             own.is_some_and(|(_, a)| matches!(a.fold.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
         };
-        // What an earlier run has left behind is told of by the next, and who goes on to another session takes it along.
-        let fold = main.as_ref().ok().map(|main| &main.fold);
+        // What an earlier run has left behind is told of by the next, or has not written since that was asked something;
+        // and who goes on to another session takes it along.
         let live = self.bound.bonds.contains_key(&*stored.session);
-        let went_on = || !live && fold.is_some_and(|t| self.history.went_on(&stored.session, t.updated));
+        let all = OnceCell::new();
         let is_over = |name: &str| {
-            let task = name.strip_prefix("agent-").unwrap_or(name);
-            fold.is_some_and(|t| t.was_told_of(task)) || went_on()
+            let Ok(main) = &main else { return false };
+            // Anywhere in it may stand what became of one; hardly ever that must be looked for.
+            let all = all.get_or_init(|| if main.whole { None } else { store::read_whole(&stored.main).ok() });
+            let fold: &Transcript = all.as_ref().map_or(&main.fold, |all| &all.fold);
+            let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
+            let silent = own.and_then(|(_, a)| a.fold.updated).zip(fold.asked_at).is_some_and(|(last, at)| last < at);
+            let gone_on = || silent || self.history.went_on(&stored.session, fold.updated);
+            fold.was_told_of(name.strip_prefix("agent-").unwrap_or(name)) || !live && gone_on()
         };
         let unfinished = stored.below.iter().flat_map(|below| &below.unfinished);
         let unfinished = unfinished.filter(|(name, _)| !has_ended(name) && !is_over(name));

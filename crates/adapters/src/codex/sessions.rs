@@ -76,8 +76,7 @@ fn tell_stored(
         if part.is_some() || s.superseded {
             continue; // a sub-agent is part of the session it works for
         }
-        let turn_at = read.as_ref().ok().and_then(|r| r.fold.turn_at);
-        let below = sub_agents.remove(&s.thread).and_then(|all| Working::of(all, turn_at));
+        let below = sub_agents.remove(&s.thread).and_then(|all| Working::of(all, last_turn(&s, &read)));
         let begun = begun.remove(&s.thread);
         let mut sighting = sighting(look, &mut held, &names, s, read, below);
         if let Some(begun) = begun {
@@ -127,6 +126,13 @@ impl Part {
             what: fold.nickname.clone().or(fold.prompt.clone()).unwrap_or_else(|| "sub-agent".into()),
         })
     }
+}
+
+/// When a thread's last turn began, also if that stands before what was read of it.
+fn last_turn(stored: &Stored, read: &Read) -> Option<i64> {
+    let read = read.as_ref().ok()?;
+    let all = || store::read_whole::<Rollout>(&stored.file).ok();
+    read.fold.turn_at.or_else(|| if read.whole { None } else { all()?.fold.turn_at })
 }
 
 /// A sub-agent whose turn is open.

@@ -178,20 +178,12 @@ fn what_a_task_came_to_is_no_prompt_and_ends_a_sub_agent_s_work() {
     let told = |task| json!({"type": "user", "message": {"role": "user", "content": notice(task)}});
     let first = claude.session(&id(4)).asked("fix it").answered("fixed").left();
     first.sub_agent("a4", false);
-    first.said(told("a4")).asked("more").answered("done").left();
+    first.said(told("a4")).answered("done").left();
     // However much was said since.
     let first = claude.session(&id(5)).asked("fix it").answered("fixed").left();
     first.sub_agent("a5", false);
     let long = "x".repeat(1 << 20);
-    first
-        .said(told("a5"))
-        .asked("more")
-        .answered(&long)
-        .asked("more")
-        .answered(&long)
-        .asked("more")
-        .answered("done")
-        .left();
+    first.said(told("a5")).answered(&long).answered(&long).answered("done").left();
     // Who goes on to another session takes it along; not if that came to nothing.
     for (n, typed) in [(6, "/clear"), (7, " /resume yesterday"), (8, "/cleared up?")] {
         claude.session(&id(n)).at(before).asked("fix it").answered("fixed").left().sub_agent("a1", false);
@@ -204,6 +196,30 @@ fn what_a_task_came_to_is_no_prompt_and_ends_a_sub_agent_s_work() {
         seen.expect(&id(n), status, None);
     }
     for (n, status) in [(6, "done"), (7, "done"), (8, "interrupted"), (9, "interrupted")] {
+        seen.expect(&id(n), status, None);
+    }
+}
+
+#[test]
+fn a_sub_agent_of_claude_that_was_cut_off_before_the_last_prompt_holds_nothing_up() {
+    let sandbox = Sandbox::new("claude-left-behind");
+    let claude = ClaudeStore::of(&sandbox);
+    let long = "x".repeat(1 << 20);
+    let killed = |n: u64| {
+        let talk = claude.session(&id(n)).at(now() - 60_000).asked("fix it").calls("Agent", json!({"prompt": "look"}));
+        talk.sub_agent("a1", false);
+        talk.at(now())
+    };
+    killed(1).asked("go on").answered("fixed").left();
+    // However much was said since.
+    killed(2).asked("go on").answered(&long).answered(&long).answered("fixed").left();
+    drop(killed(3));
+    // This one was at it when the last answer was given.
+    let talk = killed(4).asked("go on");
+    talk.sub_agent("a1", false);
+    talk.answered("fixed").left();
+    let seen = list(&sandbox);
+    for (n, status) in [(1, "done"), (2, "done"), (3, "interrupted"), (4, "interrupted")] {
         seen.expect(&id(n), status, None);
     }
 }
@@ -439,10 +455,16 @@ fn a_sub_agent_that_was_cut_off_before_the_last_turn_holds_nothing_up() {
     // At it through a later turn, too.
     codex.thread(&id(3)).at(before).asked("fix it").at(before + 1000).asked("go on").answered("fixed");
     drop(below(13, 3).asked("look around").at(before + 2000).calls("call_1", "make"));
+    // As the first, with more said than is read of the end.
+    let long = json!({"type": "agent_message", "message": "x".repeat(1 << 20)});
+    let talk = codex.thread(&id(4)).at(before).asked("fix it").at(now()).asked("go on");
+    talk.add("event_msg", long.clone()).add("event_msg", long).answered("fixed");
+    drop(below(14, 4).asked("look around"));
     let seen = list(&sandbox);
     seen.expect(&id(1), "done", None);
     seen.expect(&id(2), "interrupted", None);
     seen.expect(&id(3), "interrupted", None);
+    seen.expect(&id(4), "done", None);
 }
 
 #[test]

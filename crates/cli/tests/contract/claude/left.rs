@@ -116,7 +116,8 @@ fn moved_to_the_background_by_a_person() {
     assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
     // It goes on under another id, in a process that nobody is asked anything in.
     let new = stage.until_look("the one that goes on", |look| {
-        assert!(look.unbound.is_empty(), "{:?}", look.unbound);
+        let asked = |loose: &serde_json::Value| loose["why"].to_string().contains("its person");
+        assert!(!look.unbound.iter().any(asked), "{:?}", look.unbound);
         look.rows.iter().find(|new| new.id() != row.id() && new.is("idle", "")).cloned()
     });
     let look = stage.look();
