@@ -14,6 +14,7 @@ mod spent;
 pub mod talk;
 mod typed;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_core::{Ask as Asked, AskKind, State, Warning};
@@ -93,6 +94,9 @@ fn runs(process: &Process) -> Option<ap::Run> {
 const LOST: &str = "Gemini removes a resumed session at its next start; set general.sessionRetention.enabled to false in \
                     its settings.json first";
 
+const UNSEEN: &str = "a folder of Gemini's sessions cannot be read, and Gemini removes a session that is taken up again, \
+                      unless its settings keep it";
+
 /// The adapter.
 pub struct Gemini;
 
@@ -154,14 +158,22 @@ impl Adapter for Gemini {
 
     /// By `--acp` it leaves the same file behind.
     fn loses(&self, places: &Places, native_id: &str) -> Option<&'static str> {
-        let end = format!("-{}.jsonl", native_id.get(..8)?);
-        let inside = |folder: &Path| {
-            let entries = file::Directory::open(folder).and_then(|d| d.entries()).unwrap_or_default();
-            entries.into_iter().map(|e| folder.join(e.name)).collect::<Vec<_>>()
+        let end = format!("-{}.jsonl", native_id.get(..8).filter(|_| ap::is_uuid(native_id))?);
+        let inside = |folder: &Path| match file::Directory::open(folder).and_then(|d| d.entries()) {
+            Ok(entries) => Ok(entries.into_iter().map(|e| folder.join(e.name)).collect::<Vec<_>>()),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+            Err(_) => Err(UNSEEN), // it may be there
         };
-        let mut chats = inside(&places.gemini.join("tmp")).into_iter().flat_map(|p| inside(&p.join("chats")));
-        let stored = chats.find(|path| path.to_str().is_some_and(|p| p.ends_with(&end)))?;
-        (!keeps_sessions(&stored)).then_some(LOST)
+        let ends = |path: &PathBuf| path.to_str().is_some_and(|p| p.ends_with(&end));
+        let found = || {
+            for project in inside(&places.gemini.join("tmp"))? {
+                if let Some(stored) = inside(&project.join("chats"))?.into_iter().find(ends) {
+                    return if keeps_sessions(&stored) { Ok(()) } else { Err(LOST) };
+                }
+            }
+            Ok(())
+        };
+        found().err()
     }
 
     /// The first event of `-o stream-json`.

@@ -123,3 +123,18 @@ fn a_session_is_resumed_only_where_gemini_does_not_remove_it_afterwards() {
     assert!(resume(false, true).is_err(), "its id could not be known");
     fs::remove_dir_all(&store).unwrap();
 }
+
+#[test]
+fn where_nobody_can_look_a_session_may_be_lost() {
+    let home = std::env::temp_dir().join(format!("lariat-gemini-loses-{}", std::process::id()));
+    let chats = home.join("tmp/proj/chats");
+    fs::create_dir_all(chats.parent().expect("a folder")).expect("a folder");
+    let places = Places { gemini: home.clone(), ..Places::from_env() };
+    let id = "0a1b2c3d-1111-4111-8111-000000000001";
+    assert_eq!(Gemini.loses(&places, id), None);
+    std::os::unix::fs::symlink("chats", &chats).expect("a link to itself");
+    assert_eq!(Gemini.loses(&places, id), Some(UNSEEN));
+    assert_eq!(Gemini.loses(&places, "ses_0a1b2c3d"), None, "none of Gemini's");
+    #[expect(clippy::disallowed_methods, reason = "made by this test")]
+    fs::remove_dir_all(&home).expect("it goes");
+}
