@@ -17,7 +17,9 @@ demo: rust tools page
 	@$(CARGO) build --release -q -p lariat -p lariat-testkit
 	@$(BUILT)/release/lariat demo
 
-test: web check agents tools clients
+# The page first, which is compiled in; then the lints, while what is installed comes over the net.
+test: web
+	@$(MAKE) --no-print-directory -j check agents tools clients
 	@scripts/need chromium=chromium
 	$(CARGO) build $(TESTS) --bins
 	$(CARGO) test $(TESTS)
