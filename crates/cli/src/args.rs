@@ -32,8 +32,8 @@ pub struct Cli {
 }
 
 const AFTER: &str = "\
-A target is a name, the agent's own id, a unique prefix of one, a directory, or '.';
-HOST:TARGET is one of another machine (lariat host).
+A target is a handle, a name, the agent's own id, a unique prefix of one, a directory,
+or '.'; HOST:TARGET is one of another machine (lariat host).
 
 Exit codes: 0 ok, 1 failed, 2 usage or not found or ambiguous, 3 refused,
 4 timed out, 5 partly unknown.";
@@ -222,6 +222,22 @@ pub struct Ls {
     /// Those after this id
     #[arg(long, value_name = "ID", requires = "limit")]
     pub after: Option<String>,
+}
+
+impl Ls {
+    /// An option that was given. Before another verb it would be lost: `--group G kill --all` would kill all.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--all", self.all),
+            ("--agent", self.agent.is_some()),
+            ("--status", !self.status.is_empty()),
+            ("--group", self.group.is_some()),
+            ("--host", self.host.is_some()),
+            ("--watch", self.watch),
+            ("--limit", self.limit.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
 }
 
 #[derive(Args, Debug)]

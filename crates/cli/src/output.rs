@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, IoSlice, IsTerminal as _, Stdout, Write};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use lariat_core::{Line, Listing, Session, Untrusted};
 use serde::Serialize;
 
@@ -274,6 +275,6 @@ impl Out {
 
     /// Lets everything out.
     pub fn flush(&mut self) -> Result<(), Failure> {
-        Ok(self.to.flush()?)
+        Ok(self.to.flush().context("standard output")?)
     }
 }

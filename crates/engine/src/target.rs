@@ -3,7 +3,7 @@
 //! A target is a handle, a name, the agent's own id (with or without the
 //! agent), a unique prefix of one or of its last part, or a directory. What fits
 //! several is an error that lists them; nothing is ever chosen for being the
-//! newest.
+//! newest. What is written as a path means a directory, whatever a session calls itself.
 
 use lariat_core::Session;
 
@@ -38,13 +38,19 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
         &|s| tail(s.native_id.raw()).starts_with(&lower),
         &|s| s.name.as_ref().is_some_and(|n| n.raw().starts_with(&target)),
     ];
-    let rules = if target.is_empty() { &rules[..0] } else { &rules[..] };
-    for rule in rules {
-        if let Some(found) = one(&target, sessions, rule) {
-            return found;
+    let [whole, named, ..] = rules;
+    let by = |rule| one(&target, sessions, rule);
+    let here = || in_directory(&target, sessions);
+    let found = match target.as_str() {
+        "" => None,
+        // `kill .` must never reach one that stands elsewhere and is called `.github`.
+        "." | ".." => here(),
+        path if ["/", "./", "../"].iter().any(|start| path.starts_with(start)) => {
+            by(whole).or_else(here).or_else(|| by(named))
         }
-    }
-    in_directory(&target, sessions).unwrap_or(Err(NotOne::None(target)))
+        _ => rules.into_iter().find_map(by).or_else(here),
+    };
+    found.unwrap_or(Err(NotOne::None(target)))
 }
 
 /// Whether a target is the whole id or handle of a session, so that it can mean no other.
@@ -154,5 +160,22 @@ mod tests {
         assert_eq!(resolve("/", &sessions).unwrap(), 0);
         assert_eq!(resolve("/proc", &sessions).unwrap(), 2);
         assert!(matches!(resolve("/no/such", &sessions), Err(NotOne::None(_))));
+    }
+
+    #[test]
+    fn a_path_is_a_directory_whatever_sessions_are_called() {
+        let sessions = [
+            session("aa", Some("."), "/no/such", true),
+            session("bb", Some("/proc"), "/no/such", true),
+            session("cc", Some(".github"), "/no/such", true),
+            session("dd", None, "/proc", true),
+            session("ee", Some("/review"), "/no/such", true),
+        ];
+        assert!(matches!(resolve(".", &sessions), Err(NotOne::None(_))));
+        assert!(matches!(resolve("..", &sessions), Err(NotOne::None(_))));
+        assert!(matches!(resolve("/", &sessions), Err(NotOne::None(_))), "no name is meant by its beginning");
+        assert_eq!(resolve("/proc", &sessions).unwrap(), 3);
+        assert_eq!(resolve("/review", &sessions).unwrap(), 4);
+        assert_eq!(resolve(".git", &sessions).unwrap(), 2);
     }
 }

@@ -6,12 +6,13 @@
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
+use std::process::exit;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use super::{Cli, Common, Launch, Ls, Verb};
-use crate::output::Out;
+use crate::output::{Out, complain};
 
 /// No command line is longer.
 const LONGEST: u64 = 8 << 20;
@@ -36,6 +37,11 @@ pub fn parse() -> Asked {
             refuse(&suggest(error, &cli, &typed), &typed)
         })
     });
+    if let (Some(_), Some(option)) = (&cli.verb, cli.ls.given()) {
+        let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+        let text = format!("'{option}' stands before the verb, where nothing heeds it; say it behind the verb");
+        refuse(&Cli::command().error(ErrorKind::ArgumentConflict, text), &typed)
+    }
     Asked { cli, words, by_input }
 }
 
@@ -54,7 +60,14 @@ fn refuse(error: &Error, typed: &[String]) -> ! {
         let text = text.split("\n\nFor more information").next().unwrap_or(text);
         Out::new(true).failed(2, text.trim_start_matches("error: ").trim());
     }
-    error.exit()
+    match error.print() {
+        // Help that nobody got; but a reader that went away wanted no more.
+        Err(e) if !error.use_stderr() && e.kind() != io::ErrorKind::BrokenPipe => {
+            complain(format_args!("lariat: standard output: {e}"));
+            exit(1)
+        }
+        _ => exit(error.exit_code()),
+    }
 }
 
 /// A launch that is asked for without a mistake: a launch is short, and to build what all the other

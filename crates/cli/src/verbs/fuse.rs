@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use lariat_adapters::look::{Places, Scope};
-use lariat_core::{Time, Untrusted};
+use lariat_core::{Time, Untrusted, Warning};
 use lariat_daemon::fuses::{self, Fuse, Limit, On};
 use lariat_daemon::place::Place;
 use lariat_engine::{list, records};
@@ -67,6 +67,10 @@ fn chosen(places: &Places, id: &str) -> Result<Fuse, Failure> {
 }
 
 fn set(args: &FuseSet, places: &Places, common: &Common, out: &mut Out) -> Done {
+    // Who has a command run does not mean that the session be stopped instead.
+    if args.run.is_some() && args.then != Then::Cmd {
+        return Err(Failure::Usage("--run is for `--then cmd`; say that, or leave --run out".into()));
+    }
     let on = if args.target.contains('/') || args.target == "." {
         let path = std::path::Path::new(&args.target).canonicalize().ok().filter(|p| p.is_dir());
         let path = path.ok_or_else(|| Failure::Usage(format!("{} is not a directory", args.target)))?;
@@ -165,9 +169,10 @@ fn ls(places: &Places, common: &Common, out: &mut Out) -> Done {
         struct Fuses {
             schema: u32,
             fuses: Vec<Row>,
+            warnings: Vec<Warning>,
         }
         let fuses = all.into_iter().map(|fuse| Row { burnt: part(&fuse), fuse }).collect();
-        out.json(&Fuses { schema: 1, fuses })?;
+        out.json(&Fuses { schema: 1, fuses, warnings })?;
         return Ok(0);
     }
     if all.is_empty() {

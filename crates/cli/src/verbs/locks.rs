@@ -1,7 +1,7 @@
 //! `lariat lock`, `unlock`, `locks`: who has the right to a directory.
 
 use lariat_adapters::look::Scope;
-use lariat_core::{Time, Untrusted};
+use lariat_core::{Time, Untrusted, Warning};
 use lariat_engine::claims::{self, ClaimError, Holder};
 use lariat_sys::clock;
 use serde::Serialize;
@@ -45,8 +45,9 @@ pub fn list(common: &Common, out: &mut Out) -> Done {
         struct Locks {
             schema: u32,
             locks: Vec<Told>,
+            warnings: Vec<Warning>,
         }
-        out.json(&Locks { schema: 1, locks: told })?;
+        out.json(&Locks { schema: 1, locks: told, warnings })?;
     } else {
         for t in &told {
             out.line(format_args!("{}  {}", t.path.row(), t.who.row()))?;

@@ -134,3 +134,15 @@ fn a_budget_of_tokens_warns_and_then_ends_all_that_works_in_a_directory() {
     let warned = heard(&listener).iter().filter(|e| e["event"] == "fuse.warned").count();
     assert_eq!(warned, 1);
 }
+
+/// A command that nothing would run stands for a mistake: the session would be stopped instead.
+#[test]
+fn a_command_is_run_only_where_that_was_asked_for() {
+    let sandbox = Sandbox::new("fuse-run");
+    let _agent = idle(&sandbox, 1);
+    let refused = ask(&sandbox, &["fuse", "set", &id(1), "--idle", "20m", "--run", "true", "--json"]);
+    assert_eq!((refused.code(), &refused.json()["error"]["code"]), (2, &json!(2)), "{refused:?}");
+    assert!(refused.stderr.contains("--then cmd"), "{refused:?}");
+    assert_eq!(fuses(&sandbox), json!([]));
+    set(&sandbox, &[&id(1), "--idle", "20m", "--run", "true", "--then", "cmd"]);
+}
