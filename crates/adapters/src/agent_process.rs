@@ -132,6 +132,29 @@ pub fn flag<'a>(arguments: &[&'a str], names: &[&str]) -> Option<&'a str> {
     None
 }
 
+/// The session id that a person gives an agent by `--session-id`, of several the last one, and all other arguments.
+/// Given besides one of ours, the agent would have a session that the launch does not tell of.
+pub fn own_id(arguments: &[String]) -> Result<(Option<String>, Vec<String>), String> {
+    const FLAG: &str = "--session-id";
+    let (mut id, mut others) = (None, Vec::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let given = match word.strip_prefix(FLAG) {
+            Some("") => words.next().map_or("", String::as_str),
+            Some(rest) if rest.starts_with('=') => &rest[1..],
+            _ => {
+                others.push(word.clone());
+                continue;
+            }
+        };
+        if !is_uuid(given) {
+            return Err(format!("{FLAG} takes a UUID, not '{given}'"));
+        }
+        id = Some(given.to_owned());
+    }
+    Ok((id, others))
+}
+
 /// Whether an agent process uses the store at `ours`: another user's, or one
 /// with another home, has nothing to do with the sessions there.
 pub fn uses_store(pid: u32, variable: &str, under_home: &str, ours: &Path) -> bool {
@@ -269,6 +292,22 @@ mod tests {
         assert_eq!(flag(&["-p", "--session-id", "x"], &["--session-id"]), Some("x"));
         assert_eq!(flag(&["--session-id=x"], &["--session-id"]), Some("x"));
         assert_eq!(flag(&["--session-idx=x", "--session-id"], &["--session-id"]), None);
+    }
+
+    #[test]
+    fn an_id_that_a_person_gives_is_taken_out() {
+        let (one, other) = ("1c809f1f-3e4d-4288-987c-dda9b2225483", "1c809f1f-3e4d-4288-987c-dda9b2225484");
+        let taken = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            own_id(&words).map(|(id, others)| (id, others.join(" ")))
+        };
+        assert_eq!(taken("--a b"), Ok((None, "--a b".into())));
+        assert_eq!(taken(&format!("--a --session-id {one} b")), Ok((Some(one.into()), "--a b".into())));
+        assert_eq!(taken(&format!("--session-id={one} --session-id {other}")), Ok((Some(other.into()), String::new())));
+        assert_eq!(taken("--session-ids x"), Ok((None, "--session-ids x".into())));
+        for wrong in ["--session-id", "--session-id x", "--session-id=", "--session-id=../x"] {
+            assert!(taken(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Adapter for Claude {
     }
 
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
-        let id = new_id()?;
+        let id = ap::own_id(&ask.arguments)?.0.map_or_else(new_id, Ok)?;
         let arguments = vec!["--session-id".to_owned(), id.clone()];
         plan(arguments, Some(id), ask)
     }
@@ -149,7 +149,8 @@ impl Adapter for Claude {
         let mut arguments = vec!["--resume".to_owned(), past.native_id.to_owned()];
         let mut id = past.native_id.to_owned();
         if past.fork {
-            id = new_id()?;
+            let own = ap::own_id(&ask.arguments)?.0.filter(|own| own != past.native_id);
+            id = own.map_or_else(new_id, Ok)?;
             arguments.extend(["--fork-session".to_owned(), "--session-id".to_owned(), id.clone()]);
         }
         plan(arguments, Some(id), ask)
@@ -209,6 +210,6 @@ fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Res
     // Settings that a person gives are not ours to join.
     let hook = ask.hook.as_ref().filter(|_| !ask.arguments.iter().any(|a| a.starts_with("--settings")));
     arguments.extend(hook.iter().flat_map(|hook| ["--settings".to_owned(), ask::settings(hook)]));
-    arguments.extend(ask.arguments.iter().cloned());
+    arguments.extend(ap::own_id(&ask.arguments)?.1);
     Plan { arguments, native_id, ..Plan::default() }.ask(ask, &[])
 }

@@ -131,7 +131,8 @@ impl Adapter for Gemini {
     }
 
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
-        let id = new_uuid().map_err(|e| format!("no random id: {e}"))?;
+        let new = || new_uuid().map_err(|e| format!("no random id: {e}"));
+        let id = ap::own_id(&ask.arguments)?.0.map_or_else(new, Ok)?;
         plan(vec!["--session-id".to_owned(), id.clone()], Some(id), ask)
     }
 
@@ -292,7 +293,7 @@ fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Res
         arguments.extend(["-o", "stream-json"].map(str::to_owned));
     }
     arguments.extend(ask.model.iter().flat_map(|m| ["-m".to_owned(), m.clone()]));
-    arguments.extend(ask.arguments.iter().cloned());
+    arguments.extend(ap::own_id(&ask.arguments)?.1);
     let mut plan = Plan { native_id, env, ..Plan::default() };
     match &ask.prompt {
         None if ask.headless => return Err("a headless launch needs a prompt (-p)".into()),

@@ -328,3 +328,20 @@ fn what_it_writes_has_the_shape_of_the_recorded_stores() {
         }
     }
 }
+
+/// Whoever gives the agent an id by its own flag is told that id, and the session comes back under it.
+#[test]
+fn an_id_that_a_person_gives_is_the_session_s() {
+    let sandbox = stage("own-id");
+    let own = "5e1f0000-1111-4111-8111-000000000001";
+    let told = launch(&sandbox, "mine", &["--name", "mine", "-p", "hi", "--", "--session-id", own]);
+    assert_eq!(text(&told, "native_id"), own);
+    until(&sandbox, own, "idle", "");
+    assert_eq!(list(&sandbox).sessions().len(), 1);
+    ask(&sandbox, &["kill", "mine"]).expect_success();
+    assert_eq!(text(&act(&sandbox, &["resume", "mine"]), "native_id"), own);
+    let fork = act(&sandbox, &["fork", text(&told, "handle"), "--force"]);
+    assert_ne!(text(&fork, "native_id"), own);
+    let wrong = ask(&sandbox, &["launch", "claude", "-p", "hi", "--", "--session-id=mine"]);
+    assert!(wrong.code() != 0 && wrong.stderr.contains("takes a UUID"), "{wrong:?}");
+}
