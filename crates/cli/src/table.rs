@@ -7,6 +7,7 @@ use std::borrow::Borrow;
 
 use lariat_core::text::{columns, fit};
 use lariat_core::{Session, Status, Time, Unbound, Untrusted};
+use lariat_engine::target::tail;
 
 use crate::output::{Ink, Spans};
 
@@ -123,7 +124,9 @@ pub fn aged(session: &Session) -> Option<Time> {
 
 /// The rows of all groups, headings included, within so many columns.
 fn rows(sessions: &[impl Borrow<Session>], ages: Ages, home: &str, available: usize) -> Vec<Row> {
-    let cells: Vec<[String; CELLS]> = sessions.iter().map(|s| cells(s.borrow(), ages, home)).collect();
+    let told_apart = told_apart(sessions);
+    let cells = |(s, letters): (_, usize)| cells(Borrow::<Session>::borrow(s), letters, ages, home);
+    let cells: Vec<[String; CELLS]> = sessions.iter().zip(told_apart).map(cells).collect();
     let widths = widths(&cells, available);
     let mut rows = Vec::new();
     for group in Group::ALL {
@@ -160,12 +163,34 @@ pub fn all_rows(
     rows
 }
 
+/// How many letters of an id are shown, unless it takes more to tell it from others.
+const LETTERS: usize = 8;
+
 /// What a person calls it: its handle, or the beginning of its own id.
 pub fn called(s: &Session) -> String {
-    let called = s.handle.clone().unwrap_or_else(|| {
-        let tail = lariat_engine::target::tail(s.native_id.raw());
-        Untrusted::new(tail.chars().take(8).collect::<String>()).row()
-    });
+    called_in(s, LETTERS)
+}
+
+/// For each session, how many letters of its id tell it from all others here: ids that begin with the time are alike.
+fn told_apart(sessions: &[impl Borrow<Session>]) -> Vec<usize> {
+    let tail = |i: &usize| tail(sessions[*i].borrow().native_id.raw());
+    let mut order: Vec<usize> = (0..sessions.len()).collect();
+    order.sort_unstable_by_key(tail);
+    let mut letters = vec![LETTERS; sessions.len()];
+    for (one, next) in order.iter().zip(order.iter().skip(1)) {
+        let alike = tail(one).chars().zip(tail(next).chars()).take_while(|(a, b)| a == b).count();
+        for i in [one, next] {
+            letters[*i] = letters[*i].max(alike + 1);
+        }
+    }
+    letters
+}
+
+fn called_in(s: &Session, letters: usize) -> String {
+    let called = s
+        .handle
+        .clone()
+        .unwrap_or_else(|| Untrusted::new(tail(s.native_id.raw()).chars().take(letters).collect::<String>()).row());
     match &s.host {
         Some(host) if s.elsewhere => format!("{host}:{called}"),
         _ => called,
@@ -173,8 +198,8 @@ pub fn called(s: &Session) -> String {
 }
 
 // id, reason, agent, title, age, place, tokens
-fn cells(s: &Session, ages: Ages, home: &str) -> [String; CELLS] {
-    let id = called(s);
+fn cells(s: &Session, letters: usize, ages: Ages, home: &str) -> [String; CELLS] {
+    let id = called_in(s, letters);
     let reason = match s.status {
         Status::Waiting | Status::Working | Status::Unknown => s.reason.row(),
         Status::Idle if s.reason.raw() == "turn over" => "idle".into(),
@@ -233,7 +258,7 @@ pub fn short_count(n: u64) -> String {
 
 /// Widths for the columns that fit; 0 drops one.
 fn widths(cells: &[[String; CELLS]], available: usize) -> [usize; CELLS] {
-    let limits = [24, 60, 24, 40, 4, 34, 7];
+    let limits = [36, 60, 24, 40, 4, 34, 7];
     let mut widths = [0; CELLS];
     for row in cells {
         for (width, (cell, limit)) in widths.iter_mut().zip(row.iter().zip(limits)) {
@@ -253,6 +278,11 @@ fn widths(cells: &[[String; CELLS]], available: usize) -> [usize; CELLS] {
     }
     let over = used(&widths).saturating_sub(available);
     widths[1] -= over.min(widths[1].saturating_sub(4));
+    // Nothing stands behind the last column: on the narrowest terminals that counts. Who it is stays longest.
+    for (column, least) in [(1, 1), (0, 1)] {
+        let over = used(&widths).saturating_sub(available + 2);
+        widths[column] -= over.min(widths[column].saturating_sub(least));
+    }
     // What is left over goes to the reason.
     let longest = cells.iter().map(|row| columns(&row[1])).max().unwrap_or(0);
     let spare = available.saturating_sub(used(&widths));
@@ -330,7 +360,14 @@ mod tests {
             let widths = widths(std::slice::from_ref(&row), available);
             let used: usize = 3 + widths.iter().filter(|w| **w > 0).map(|w| w + 2).sum::<usize>();
             assert!(used <= available.max(3 + 10 + 6), "{available}: {widths:?}");
-            assert!(widths[0] == 8 && widths[1] >= 4, "identity and reason stay: {available}: {widths:?}");
+            assert!(available < 19 || widths[0] == 8 && widths[1] >= 4, "both stay: {available}: {widths:?}");
+        }
+        let long = ["lively-kestrel", "permission: Bash", "claude", "fix", "1s", "~/work", "0"].map(str::to_owned);
+        for available in 7..200 {
+            let spans = super::row(&long, &super::widths(std::slice::from_ref(&long), available), Group::Idle, None);
+            let shown: String = spans.into_iter().map(|(_, text)| text).collect();
+            assert!(columns(&shown) <= available, "{available}: {shown}");
+            assert!(available < 20 || shown.contains("lively-kestrel"), "{available}: {shown}");
         }
     }
 }

@@ -164,7 +164,7 @@ fn show(answer: &Answer, narrowed: bool, out: &mut Out) -> Result<(), Failure> {
     for row in table::all_rows(&listing.sessions, &listing.unbound, ages, &home, out.columns()) {
         out.line(match row {
             Row::Blank => String::new(),
-            Row::Heading(heading) => out.ink(Ink::Bold, heading),
+            Row::Heading(heading) => out.ink(Ink::Bold, fit(heading, out.columns())),
             Row::Session(_, spans) | Row::Unbound(spans) => out.spans(&spans),
         })?;
     }
@@ -175,7 +175,8 @@ fn show(answer: &Answer, narrowed: bool, out: &mut Out) -> Result<(), Failure> {
         (false, 0) => {}
         (false, n) => {
             out.line("")?;
-            out.line(out.ink(Ink::Dim, format_args!("{n} ended not shown: lariat ls -a")))?;
+            let footer = format!("{n} ended not shown: lariat ls -a");
+            out.line(out.ink(Ink::Dim, fit(&footer, out.columns())))?;
         }
     }
     out.flush()?;

@@ -119,6 +119,7 @@ fn what_fails_is_told_in_json_too() {
         (&["launch", "clod"], "clod"),
         (&["launch", "claude", "--cwd", "/nowhere"], "/nowhere"),
         (&["unlock", "/nowhere"], "/nowhere"),
+        (&["logs", "nobody", "--raw"], "--raw"),
     ];
     for (args, why) in wrong {
         let said = ask(&sandbox, &[args, &["--json"]].concat());
@@ -180,14 +181,16 @@ fn ls_is_ls_a_without_what_has_ended() {
     entry.says("busy").with("pidDomain", json!("linux:ffff:pid:[1]"));
     claude.session(&id(21)).asked("fix it");
     claude.session(&id(22)).asked("fix it").answered("fixed").left();
-    let rows = |args: &[&str]| {
-        let answer = crate::asking::Answer::of(&ask(&sandbox, args));
-        let at = answer.json["at"].to_string();
+    let answers = [&["ls", "-a", "--json"][..], &["ls", "--json"]];
+    let answers = answers.map(|args| crate::asking::Answer::of(&ask(&sandbox, args)));
+    // A session may have been written to at the very moment of one of them.
+    let moments = answers.each_ref().map(|answer| answer.json["at"].to_string());
+    let [(mut all, none), (some, hidden)] = answers.each_ref().map(|answer| {
+        let timeless = |s: &Value| moments.iter().fold(s.to_string(), |text, at| text.replace(at, "NOW"));
+        let row = |s: &Value| (s["status"].to_string(), timeless(s));
         let ended = answer.json["hidden"]["ended"].as_u64().expect("a number");
-        let row = |s: &Value| (s["status"].to_string(), s.to_string().replace(&at, "NOW"));
         (answer.sessions().iter().map(row).collect::<Vec<_>>(), ended)
-    };
-    let ((mut all, none), (some, hidden)) = (rows(&["ls", "-a", "--json"]), rows(&["ls", "--json"]));
+    });
     let count = all.len() as u64;
     let ended = ["\"done\"", "\"failed\"", "\"stopped\"", "\"interrupted\""];
     all.retain(|(status, _)| !ended.contains(&status.as_str()));
@@ -390,4 +393,68 @@ fn the_json_has_every_documented_field() {
     assert_eq!((&one["id"], &one["status"]), (&waiting["id"], &waiting["status"]));
     let why = ask(&sandbox, &["explain", "--json", &id(1)]).json();
     assert_eq!(why["because"], waiting["because"]);
+}
+
+/// `lariat --group G kill --all --yes` is no wish to kill all.
+#[test]
+fn an_option_of_the_list_before_another_verb_is_a_mistake() {
+    let (sandbox, _agents) = busy_place("misplaced");
+    let before = ask(&sandbox, &["status", "--json"]).json();
+    for option in [&["--group", "g"][..], &["--host", "local"], &["--agent", "codex"], &["-a"], &["--status", "idle"]] {
+        let said = ask(&sandbox, &[option, &["kill", "--all", "--yes", "--json"]].concat());
+        assert_eq!((said.code(), &said.json()["error"]["code"]), (2, &json!(2)), "{option:?}: {said:?}");
+        assert!(said.stderr.contains("behind the verb"), "{option:?}: {said:?}");
+    }
+    let after = ask(&sandbox, &["status", "--json"]).json();
+    assert_eq!((&before["idle"], &before["needs_you"]), (&after["idle"], &after["needs_you"]));
+    assert_eq!(ask(&sandbox, &["-a", "ls"]).code(), 2);
+    // What every verb heeds may stand anywhere.
+    assert_eq!(ask(&sandbox, &["--json", "--deadline", "5s", "status"]).json()["schema"], 1);
+}
+
+/// What could not be read is told in JSON too, as are help and answers that nobody gets.
+#[test]
+fn nothing_is_lost_without_a_word() {
+    let sandbox = Sandbox::new("told");
+    let ours = sandbox.state_dir().join("lariat");
+    for (folder, verb) in [("claims", &["locks"][..]), ("fuses", &["fuse", "ls"])] {
+        std::fs::create_dir_all(ours.join(folder)).expect("a folder of ours");
+        std::fs::write(ours.join(folder).join("x.json"), "garbage").expect("a file");
+        let told = ask(&sandbox, &[verb, &["--json"]].concat()).json();
+        let path = told["warnings"][0]["path"].as_str().unwrap_or_default();
+        assert!(path.ends_with(&format!("{folder}/x.json")), "{verb:?}: {told}");
+    }
+    assert_eq!(ask(&sandbox, &["worktree", "ls", "--json"]).json()["warnings"], json!([]));
+    for args in [&["--help"][..], &["--version"], &["help", "ls"], &["ls"], &["doctor"]] {
+        let said = through(&sandbox, "exec \"$@\" > /dev/full", args);
+        assert_eq!(said.code(), 1, "{args:?}: {said:?}");
+        assert!(said.stderr.contains("standard output"), "{args:?}: {said:?}");
+        let said = through(&sandbox, "(\"$@\"; echo $? >&2) | true", args);
+        assert_eq!(said.stderr, "0\n", "{args:?}: {said:?}");
+    }
+}
+
+/// Where systemd cannot be asked, whoever reads JSON hears of it.
+#[test]
+fn units_are_told_of_in_json() {
+    let sandbox = Sandbox::new("units");
+    let failed = ask(&sandbox, &["daemon", "install", "--json"]);
+    assert_eq!((failed.code(), &failed.json()["error"]["code"]), (1, &json!(1)), "{failed:?}");
+    let written = ask(&sandbox, &["restore", "--install", "--json"]).json();
+    let unit = written["unit"].as_str().expect("a path");
+    assert!(sandbox.home().join(".config/systemd/user/lariat-restore.service").is_file(), "{unit}");
+}
+
+/// The narrowest terminals: the footer, and the heading of processes without a session, are cut like the rows.
+#[test]
+fn whatever_stands_around_the_rows_fits_too() {
+    let (sandbox, _agents) = busy_place("narrow");
+    let _loose = sandbox.lookalike("claude", &["--session-id"]);
+    for columns in [20, 30, 32] {
+        let shown = through(&sandbox, &format!("COLUMNS={columns} exec \"$@\""), &["ls"]).stdout;
+        assert!(shown.contains("3 ended not") && shown.contains("PROCESSES"), "{shown}");
+        for line in shown.lines() {
+            assert!(lariat_core::text::columns(line) <= columns, "{columns}: {line}");
+        }
+    }
 }

@@ -89,3 +89,21 @@ fn an_id_beats_a_name_that_imitates_it() {
         assert!(said.stdout.contains(&format!("claude:{ONE}")), "{verb:?}: {said:?}");
     }
 }
+
+/// Ids that begin with the time are alike for their first letters. What the list shows of one means that one.
+#[test]
+fn what_the_list_shows_of_an_id_means_one_session() {
+    let sandbox = Sandbox::new("alike");
+    let codex = CodexStore::of(&sandbox);
+    let ids = ["01a1de2c-a4ef-7111", "01a1de2c-ab60-7111", "01a1de2c-ab60-7112", "01b00000-0000-7111"];
+    let ids = ids.map(|start| format!("{start}-8111-000000000001"));
+    ids.iter().for_each(|id| drop(codex.thread(id).asked("hello").answered("hi")));
+    let shown = ask(&sandbox, &["ls", "-a"]).stdout;
+    let rows = shown.lines().filter_map(|line| line.strip_prefix(" ○ "));
+    let mut names: Vec<&str> = rows.filter_map(|row| row.split_whitespace().next()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["01a1de2c-a4", "01a1de2c-ab60-7111", "01a1de2c-ab60-7112", "01b00000"], "{shown}");
+    for (name, id) in names.iter().zip(&ids) {
+        assert_eq!(ask(&sandbox, &["status", name, "--json"]).json()["native_id"], *id);
+    }
+}
