@@ -151,7 +151,12 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     if !again.fork {
         match session.live {
             Some(false) => {}
-            Some(true) => return Err(LaunchError::Alive(format!("{id} is {}: it lives", session.status.word()))),
+            Some(true) => {
+                return Err(LaunchError::Alive(format!(
+                    "{id} is {}: it lives; `lariat send` talks to it",
+                    session.status.word()
+                )));
+            }
             None => {
                 let why =
                     format!("it cannot be told if {id} lives ({}), so it is not started again", session.reason.row());

@@ -100,7 +100,9 @@ impl Sandbox {
 
     fn start_world(&self, boot_id: Option<&Path>) -> World {
         let programs = std::env::current_exe().expect("the path of the running test");
-        let mut keep = vec![self.root.clone(), workspace().to_owned()];
+        let mut keep = vec![self.root.clone()];
+        // The demo may be installed, and the sources gone since.
+        keep.extend(Some(workspace().to_owned()).filter(|sources| sources.is_dir()));
         // target/PROFILE, where this test and the programs beside it are.
         keep.extend(programs.ancestors().nth(2).map(Path::to_owned));
         let agents = [crate::agents::PLACE, crate::agents::OPENCLAW_PLACE];

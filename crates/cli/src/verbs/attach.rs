@@ -89,13 +89,13 @@ pub fn held(session: &Session, common: &Common) -> Result<Launched, Failure> {
     if by_gateway {
         return Err(refused("a gateway runs it, so it has no terminal; `lariat peek` shows what it says"));
     }
+    if session.live == Some(false) {
+        return Err(refused("it has ended; `lariat peek` shows its last reply, `lariat resume` goes on with it"));
+    }
     let launched = All::read(&places).take(session);
     let launched = launched.ok_or_else(|| refused("lariat did not launch it; it has a terminal of its own"))?;
     if launched.record.launch.headless {
         return Err(refused("it has no terminal; `lariat peek` shows what it says"));
-    }
-    if session.live == Some(false) {
-        return Err(refused("it has ended; `lariat peek` shows its last reply"));
     }
     Ok(launched)
 }

@@ -1,5 +1,6 @@
 //! `lariat gc`: forgets our own records of what has ended long ago.
 
+use anyhow::Context as _;
 use lariat_adapters::look::Scope;
 use lariat_core::{Time, Untrusted};
 use lariat_engine::{after, claims, evict, list, stop};
@@ -34,7 +35,8 @@ pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
     }
     let worktrees = worktree::removable(common, retain, args.yes)?;
     // Nobody starts one again between the look and the forgetting.
-    let _guard = args.yes.then(|| claims::guard(&live.places)).transpose()?;
+    let guard = || claims::guard(&live.places).with_context(|| live.places.state.display().to_string());
+    let _guard = args.yes.then(guard).transpose()?;
     let old = evict::old(&live.places, retain);
     let done = args.yes.then(|| evict::forget(&old));
     if out.json {
@@ -53,7 +55,8 @@ pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
         None if old.is_empty() && worktrees.is_empty() => out.line("Nothing to forget.")?,
         None => {
             let all = old.len() + worktrees.len();
-            out.line(format_args!("{all} in all; `lariat gc --yes` forgets records and removes worktrees"))?;
+            let retain = args.retain.map_or_else(String::new, |r| format!(" --retain {}ms", r.as_millis()));
+            out.line(format_args!("{all} in all; `lariat gc{retain} --yes` forgets records and removes worktrees"))?;
         }
     }
     Ok(0)

@@ -34,6 +34,9 @@ struct Line<'a> {
 }
 
 pub fn run(args: &Logs, common: &Common, out: &mut Out) -> Done {
+    if args.raw && out.json {
+        return Err(Failure::Usage("--raw gives bytes as they are, which are no JSON; leave one of both out".into()));
+    }
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
     let launched = All::read(&question(common, Scope::Live).places).take(session);

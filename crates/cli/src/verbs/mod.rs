@@ -103,7 +103,8 @@ fn not_one(error: &NotOne, answer: &Answer) -> Failure {
                 let s = &sessions[*i];
                 let what = s.name.as_ref().or(s.title.as_ref()).or(s.prompt.as_ref());
                 let what = what.map_or_else(String::new, |w| w.row_within(40));
-                text.push_str(&format!("\n  {}  {:<11} {what}", s.id.row(), s.status.word()));
+                let handle = s.handle.as_deref().unwrap_or("─");
+                text.push_str(&format!("\n  {}  {handle:<14}  {:<11} {what}", s.id.row(), s.status.word()));
             }
             if candidates.len() > 20 {
                 text.push_str(&format!("\n  and {} more", candidates.len() - 20));

@@ -103,6 +103,13 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
     })
 }
 
+/// The unit that was written.
+#[derive(Serialize)]
+struct Installed<'a> {
+    schema: u32,
+    unit: &'a Untrusted,
+}
+
 /// Writes the unit that restores at login. What it starts outlives it: only its own
 /// process is ended with it.
 fn install(places: &Places, out: &mut Out) -> Done {
@@ -118,8 +125,13 @@ fn install(places: &Places, out: &mut Out) -> Done {
     );
     durable::make_folder(&folder)?;
     durable::put(&folder, NAME, unit.as_bytes())?;
-    let path = Untrusted::new(folder.join(NAME).to_string_lossy()).row();
-    out.line(format_args!("wrote {path}; `systemctl --user enable {NAME}` makes it run at login"))?;
+    let path = Untrusted::new(folder.join(NAME).to_string_lossy());
+    if out.json {
+        out.json(&Installed { schema: 1, unit: &path })?;
+    } else {
+        let path = path.row();
+        out.line(format_args!("wrote {path}; `systemctl --user enable {NAME}` makes it run at login"))?;
+    }
     Ok(0)
 }
 

@@ -71,7 +71,9 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
     });
     let fields = [
         ("host", session.host.as_deref().map(|h| lariat_core::Untrusted::new(h).row())),
+        ("handle", session.handle.clone()),
         ("name", text(&session.name)),
+        ("group", session.group.as_ref().map(|g| lariat_core::Untrusted::new(g.as_str()).row())),
         ("prompt", session.prompt.as_ref().map(|p| p.row_within(out.columns().saturating_sub(12)))),
         ("tool", text(&session.tool)),
         ("pid", session.pid.map(|p| p.to_string())),
@@ -83,6 +85,9 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
         ("started", ago(session.started_at)),
         ("updated", ago(session.updated_at)),
         ("ended", ago(session.ended_at)),
+        ("exit", session.exit.map(|e| e.to_string())),
+        ("cut off", session.restorable.then(|| "`lariat restore` brings it back".into())),
+        ("kept", session.kept.then(|| "it comes back without asking".into())),
         ("parent", text(&session.parent)),
         ("transcript", transcript.map(|t| lariat_core::Untrusted::new(t).row())),
     ];

@@ -58,6 +58,9 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
     if args.all && !args.yes {
         return plan(verb, &targets, out);
     }
+    if targets.is_empty() && !out.json {
+        out.line("Nothing lives that could be ended.")?;
+    }
     let how = How { hard, grace: args.grace, force: args.force };
     let untold = sessions.iter().filter(|s| s.live.is_none()).count();
     let mut worst = 0;
@@ -139,7 +142,9 @@ fn chosen<'a>(
         let members: Vec<&Session> =
             sessions.iter().filter(|s| s.group.as_ref() == Some(group)).map(|s| &**s).collect();
         if members.is_empty() {
-            return Err(Failure::Usage(format!("no session is in group '{group}'")));
+            return Err(Failure::Usage(format!(
+                "no session is in group '{group}'; `lariat ls -a --json` tells the group of each"
+            )));
         }
         return Ok(members.into_iter().filter(|s| s.live != Some(false)).collect());
     }
@@ -156,6 +161,10 @@ fn plan(verb: &str, targets: &[&Session], out: &mut Out) -> Done {
     if out.json {
         let ids: Vec<&Untrusted> = targets.iter().map(|s| &s.id).collect();
         out.json(&serde_ids(verb, &ids))?;
+        return Ok(0);
+    }
+    if targets.is_empty() {
+        out.line("Nothing lives that could be ended.")?;
         return Ok(0);
     }
     for s in targets {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lariat_adapters::look::Scope;
-use lariat_core::{Session, Time, Untrusted};
+use lariat_core::{Session, Time, Untrusted, Warning};
 use lariat_engine::worktree::clean::{self, Look, Removal};
 use lariat_engine::worktree::{self, Worktree, WorktreeError, apply, make, saved};
 use lariat_engine::{Question, list, resolve};
@@ -91,8 +91,9 @@ fn ls(common: &Common, out: &mut Out) -> Done {
         struct Told {
             schema: u32,
             worktrees: Vec<Row>,
+            warnings: Vec<Warning>,
         }
-        out.json(&Told { schema: 1, worktrees: rows })?;
+        out.json(&Told { schema: 1, worktrees: rows, warnings })?;
         return Ok(0);
     }
     for row in &rows {
@@ -159,13 +160,15 @@ impl Removed {
         }
     }
 
-    fn plan(look: &Look) -> Removed {
+    fn plan(look: &Look, force: bool) -> Removed {
+        let forced = force && look.force_helps;
         let plan = match &look.kept {
-            None => Ok(Removal::Removed { saved: None, ignored: Vec::new(), left_behind: 0 }),
-            Some(why) => Ok(Removal::Kept(why.clone())),
+            None => Removal::Removed { saved: None, ignored: Vec::new(), left_behind: 0 },
+            Some(why) if forced => Removal::Kept(format!("{why}; its work would be saved first")),
+            Some(why) => Removal::Kept(why.clone()),
         };
-        let mut told = Removed::of(&look.worktree, plan);
-        if look.kept.is_none() {
+        let mut told = Removed::of(&look.worktree, Ok(plan));
+        if look.kept.is_none() || forced {
             told.outcome = "would remove";
         }
         told
@@ -234,7 +237,7 @@ fn clean(args: &WorktreeClean, common: &Common, out: &mut Out) -> Done {
     let sessions = if args.dry_run { clean::sessions(&question) } else { Vec::new() };
     for worktree in &targets {
         let removed = if args.dry_run {
-            Removed::plan(&clean::look(&question.places, worktree, &sessions, false))
+            Removed::plan(&clean::look(&question.places, worktree, &sessions, false), args.force)
         } else {
             let _guard = worktree::guard(&question.places)?;
             remove(&question, worktree, args.force)
@@ -283,7 +286,9 @@ pub fn removable(common: &Common, retain: Duration, act: bool) -> Result<Vec<Rem
     }
     let sessions = clean::sessions(&question);
     let may = old.iter().map(|w| clean::look(&question.places, w, &sessions, false)).filter(|look| look.kept.is_none());
-    Ok(may.map(|look| if act { remove(&question, &look.worktree, false) } else { Removed::plan(&look) }).collect())
+    Ok(may
+        .map(|look| if act { remove(&question, &look.worktree, false) } else { Removed::plan(&look, false) })
+        .collect())
 }
 
 #[derive(Serialize)]

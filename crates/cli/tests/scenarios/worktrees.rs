@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
 
@@ -420,6 +420,23 @@ fn s33_work_in_conflict_stays_saved_until_it_was_applied() {
     );
     assert!(saved(&sandbox, &repo).is_empty());
     assert_eq!(ask(&sandbox, &["worktree", "apply", &one.handle]).code(), 2, "there is nothing more");
+}
+
+/// A plan says what would be done, by `--force` too, and does nothing.
+#[test]
+fn a_plan_by_force_says_what_force_does() {
+    let sandbox = with_agent("plan-force");
+    prepare(&sandbox);
+    let session = launch(&sandbox, &["--worktree"]);
+    let in_use = clean(&sandbox, &[&session.handle, "--force", "--dry-run"]);
+    assert_eq!((in_use.0, &in_use.1["outcome"]), (3, &json!("preserved")), "{:#}", in_use.1);
+    end(&sandbox, &session);
+    fs::write(session.path.join("new"), "untracked").expect("a file");
+    let (code, told) = clean(&sandbox, &[&session.handle, "--force", "--dry-run"]);
+    assert_eq!((code, &told["outcome"]), (0, &json!("would remove")), "{told:#}");
+    assert!(told["reason"].as_str().expect("why").contains("saved first"), "{told:#}");
+    assert!(session.path.join("new").exists());
+    assert_eq!(clean(&sandbox, &[&session.handle, "--dry-run"]).0, 3);
 }
 
 #[test]

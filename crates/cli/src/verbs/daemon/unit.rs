@@ -20,7 +20,7 @@ use lariat_shim::start::UNIT;
 use lariat_sys::{durable, file};
 
 use crate::Done;
-use crate::output::{Failure, Out, complain};
+use crate::output::{Failure, Out};
 
 const SOCKET: &str = "lariat.socket";
 /// Both, the one that the other needs first.
@@ -138,10 +138,7 @@ pub fn uninstall(out: &mut Out) -> Done {
 fn told(done: Result<(), String>, word: &str, path: &Path, text: &str, out: &mut Out) -> Done {
     match done {
         Ok(()) => super::told(out, word, format_args!("{text} ({})", shown(path))),
-        Err(why) => {
-            complain(format_args!("{}: {why}", shown(path)));
-            Ok(1)
-        }
+        Err(why) => Err(anyhow::anyhow!("{}: {why}", path.display()).into()),
     }
 }
 
