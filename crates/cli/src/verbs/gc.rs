@@ -55,8 +55,7 @@ pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
         None if old.is_empty() && worktrees.is_empty() => out.line("Nothing to forget.")?,
         None => {
             let all = old.len() + worktrees.len();
-            let retain = args.retain.map_or_else(String::new, |r| format!(" --retain {}ms", r.as_millis()));
-            out.line(format_args!("{all} in all; `lariat gc{retain} --yes` forgets records and removes worktrees"))?;
+            out.line(format_args!("{all} in all; the same with --yes forgets records and removes worktrees"))?;
         }
     }
     Ok(0)

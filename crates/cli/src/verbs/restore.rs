@@ -165,7 +165,7 @@ fn show(plan: &Plan, out: &mut Out) -> Result<(), Failure> {
     if plan.steps.is_empty() {
         out.line("nothing was cut off")?;
     } else {
-        out.line(format_args!("{} to bring back; `lariat restore --yes` does it:", plan.steps.len()))?;
+        out.line(format_args!("{} to bring back; the same with --yes does it:", plan.steps.len()))?;
     }
     for step in &plan.steps {
         let how = match way(step) {

@@ -170,7 +170,8 @@ fn plan(verb: &str, targets: &[&Session], out: &mut Out) -> Done {
     for s in targets {
         out.line(format_args!("would {verb} {}  {}: {}", s.id.row(), s.status.word(), s.reason.row()))?;
     }
-    out.line(format_args!("{} in all; `lariat {verb} --all --yes` does it", targets.len()))?;
+    // No command is told: this one may have been said of a host, and there is where it is to be said again.
+    out.line(format_args!("{} in all; the same with --yes does it", targets.len()))?;
     Ok(0)
 }
 

@@ -345,3 +345,23 @@ fn an_id_that_a_person_gives_is_the_session_s() {
     let wrong = ask(&sandbox, &["launch", "claude", "-p", "hi", "--", "--session-id=mine"]);
     assert!(wrong.code() != 0 && wrong.stderr.contains("takes a UUID"), "{wrong:?}");
 }
+
+/// Whoever does what a plan says does that plan, not a larger one: its options are to be said again.
+#[test]
+fn a_plan_names_no_command_that_does_more() {
+    let sandbox = stage("plans");
+    let kept = launch(&sandbox, "kept", &["-p", "think 900", "--keep"]);
+    let other = launch(&sandbox, "other", &["-p", "think 900"]);
+    for told in [&kept, &other] {
+        until(&sandbox, text(told, "native_id"), "working", "");
+        let agent = sandbox.processes().into_iter().find(|p| told["pid"] == p.pid).expect("the agent");
+        assert!(agent.signal(Signal::KILL));
+        until(&sandbox, text(told, "native_id"), "interrupted", "");
+    }
+    launch(&sandbox, "live", &["-p", "hi"]);
+    for args in [&["restore", "--kept"][..], &["stop", "--all", "--grace", "1s"], &["gc", "--retain", "0s"]] {
+        let plan = ask(&sandbox, args).stdout;
+        assert!(plan.contains("the same with --yes") || plan.contains("Nothing to forget"), "{args:?}: {plan}");
+        assert!(!plan.contains("`lariat"), "{args:?}: {plan}");
+    }
+}
