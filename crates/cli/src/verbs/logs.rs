@@ -3,8 +3,10 @@
 //! A session without a terminal has two files, shown as they are but for what
 //! would act on a terminal. A terminal's bytes are a picture that was drawn over
 //! and over: they are drawn here too, on a screen that is none, and shown as the
-//! lines that scrolled off it and those that still stand on it.
+//! lines that scrolled off it and those that still stand on it. Whoever follows is
+//! shown what stands there whenever it is at rest, and again what was drawn over it.
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,8 @@ use crate::verbs::{find, question};
 
 /// How many lines are kept of a terminal.
 const LINES: usize = 100_000;
+/// A terminal on which nothing was drawn for so long is at rest.
+const AT_REST: Duration = Duration::from_millis(300);
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -70,7 +74,8 @@ pub fn run(args: &Logs, common: &Common, out: &mut Out) -> Done {
         if last {
             return Ok(0);
         }
-        watch.sleep(Duration::from_secs(2), Duration::from_millis(20))?;
+        let moves = sources.iter().any(|source| source.moves());
+        watch.sleep(if moves { AT_REST } else { Duration::from_secs(2) }, Duration::from_millis(20))?;
     }
 }
 
@@ -105,6 +110,10 @@ trait Source {
     fn name(&self) -> &'static str;
     /// The lines since the last time; with `last`, also what is not a whole one.
     fn more(&mut self, last: bool) -> io::Result<Vec<String>>;
+    /// Whether there is something that is told only when it is at rest.
+    fn moves(&self) -> bool {
+        false
+    }
 }
 
 /// A file that an agent writes.
@@ -147,6 +156,8 @@ struct Drawn {
     folder: PathBuf,
     screen: Screen,
     offset: u64,
+    /// Whether something was drawn at the last look; nothing before the first.
+    moved: Option<bool>,
 }
 
 impl Drawn {
@@ -154,7 +165,7 @@ impl Drawn {
         let launch = &launched.record.launch;
         let seen = Client::connect(&launch.socket).ok().and_then(|mut client| client.status().ok()).map(|s| s.size);
         let (rows, cols) = seen.map_or((launch.rows, launch.cols), |s| (s.rows, s.cols));
-        Ok(Drawn { folder: launched.folder.clone(), screen: Screen::new(rows, cols, LINES), offset: 0 })
+        Ok(Drawn { folder: launched.folder.clone(), screen: Screen::new(rows, cols, LINES), offset: 0, moved: None })
     }
 }
 
@@ -166,6 +177,7 @@ impl Source for Drawn {
     fn more(&mut self, last: bool) -> io::Result<Vec<String>> {
         let output = Output::open(Path::new(&self.folder))?;
         let mut lines = Vec::new();
+        let before = self.offset;
         loop {
             let piece = output.read(self.offset, 1 << 20)?;
             if piece.bytes.is_empty() {
@@ -174,10 +186,16 @@ impl Source for Drawn {
             self.offset = piece.at + piece.bytes.len() as u64;
             lines.extend(self.screen.draw(&piece.bytes));
         }
-        if last {
+        let moved = self.offset != before;
+        if last || !moved || self.moved.is_none() {
             lines.extend(self.screen.standing());
         }
+        self.moved = Some(moved);
         Ok(lines.into_iter().map(|l| l.trim_end().to_owned()).collect())
+    }
+
+    fn moves(&self) -> bool {
+        self.moved == Some(true)
     }
 }
 
@@ -188,12 +206,14 @@ struct Screen {
     most: usize,
     /// How many of them were given out.
     given: usize,
+    /// The lines of the screen, from its top, that were given out while they stood there.
+    early: VecDeque<String>,
 }
 
 impl Screen {
     fn new(rows: u16, cols: u16, most: usize) -> Screen {
         let size = |n: u16| NonZeroU16::new(n.max(2)).unwrap_or(NonZeroU16::MIN);
-        Screen { parser: vt100::Parser::new(size(rows), size(cols), most), most, given: 0 }
+        Screen { parser: vt100::Parser::new(size(rows), size(cols), most), most, given: 0, early: VecDeque::new() }
     }
 
     /// Draws, and gives out what scrolls off.
@@ -235,6 +255,7 @@ impl Screen {
         }
         screen.set_scrollback(0);
         self.given = gone;
+        lines.retain(|line| self.early.pop_front().as_ref() != Some(line));
         lines
     }
 
@@ -249,14 +270,17 @@ impl Screen {
         self.given = self.parser.screen().scrollback_len();
     }
 
-    /// The lines that stand on the screen.
-    fn standing(&self) -> Vec<String> {
+    /// The lines that stand on the screen, but for those that stood there the last time.
+    fn standing(&mut self) -> Vec<String> {
         let screen = self.parser.screen();
-        let mut standing: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
-        while standing.last().is_some_and(|l| l.trim().is_empty()) {
-            standing.pop();
+        let mut standing: VecDeque<String> = screen.rows(0, screen.size().1.get()).collect();
+        while standing.back().is_some_and(|l| l.trim().is_empty()) {
+            standing.pop_back();
         }
-        standing
+        let before = std::mem::replace(&mut self.early, standing);
+        let lines = self.early.iter().enumerate();
+        let new = lines.filter(|(i, line)| before.get(*i).is_none_or(|old| old != *line && !line.trim().is_empty()));
+        new.map(|(_, line)| line.clone()).collect()
     }
 }
 
@@ -275,5 +299,22 @@ mod tests {
         }
         told.extend(screen.standing());
         assert_eq!(told, said);
+    }
+
+    #[test]
+    fn whoever_follows_is_shown_what_stands_there_and_what_is_drawn_over_it() {
+        let mut screen = Screen::new(4, 20, 200);
+        assert!(screen.draw(b"one\r\ntwo\r\n\r\n> ").is_empty());
+        assert_eq!(screen.standing(), ["one", "two", "", "> "]);
+        assert!(screen.standing().is_empty(), "nothing moved");
+        // The last line is drawn over, and an empty one is no news.
+        assert!(screen.draw(b"\rthree\x1b[1A\x1b[1A\r\x1b[K\x1b[2B\r").is_empty());
+        assert_eq!(screen.standing(), ["three"]);
+        // What was told is not told again when it scrolls off.
+        assert_eq!(screen.draw(b"\r\nfour\r\nfive\r\nsix\r\nseven\r\n"), ["four"]);
+        assert_eq!(screen.standing(), ["five", "six", "seven"]);
+        // What was drawn over since is.
+        assert_eq!(screen.draw(b"\x1b[H\x1b[Kanew\x1b[4;1Height\r\n"), ["anew"]);
+        assert_eq!(screen.standing(), ["eight"]);
     }
 }

@@ -365,3 +365,19 @@ fn a_plan_names_no_command_that_does_more() {
         assert!(!plan.contains("`lariat"), "{args:?}: {plan}");
     }
 }
+
+/// A terminal that shows less than a screen has shown something all the same.
+#[test]
+fn whoever_follows_a_terminal_sees_what_stands_on_it() {
+    let sandbox = stage("follow");
+    let told = launch(&sandbox, "one", &["--name", "one", "-p", "Summarise the open issues"]);
+    until(&sandbox, text(&told, "native_id"), "idle", "");
+    let follow = sandbox.spawn(&lariat(&sandbox, &["logs", "-f", "one"]));
+    follow.wait_for_stdout("Four themes", DEADLINE);
+    ask(&sandbox, &["send", "one", "Which is the oldest?"]).expect_success();
+    follow.wait_for_stdout("The slow search", DEADLINE);
+    ask(&sandbox, &["kill", "one"]).expect_success();
+    let said = follow.output(DEADLINE);
+    assert_eq!((said.code(), said.stdout.matches("Four themes").count()), (0, 1), "{}", said.stdout);
+    assert_eq!(ask(&sandbox, &["logs", "-n", "1", "one"]).stdout.lines().count(), 1);
+}
