@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use lariat_core::{Line, Listing, Session, Untrusted};
+use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
 use crate::json::{self, Unwritable};
@@ -68,6 +69,23 @@ impl Told {
 pub fn complain(text: impl Display) {
     let text = Untrusted::new(text.to_string()).block();
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// For one who stays: ends as soon as nobody reads any more, and not only at the next word.
+pub fn leave_with_the_reader() {
+    let wait = || {
+        let stdout = io::stdout();
+        loop {
+            // Nothing is asked for: what is told all the same is that the other end is gone.
+            let mut reader = [PollFd::new(&stdout, PollFlags::empty())];
+            match poll(&mut reader, None) {
+                Ok(_) if reader[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) => std::process::exit(0),
+                Err(rustix::io::Errno::INTR) => {}
+                _ => return, // the next word tells
+            }
+        }
+    };
+    drop(std::thread::Builder::new().name("reader".into()).spawn(wait));
 }
 
 /// How strongly a text stands out.

@@ -16,10 +16,13 @@ use serde_json::Value;
 
 use crate::Done;
 use crate::args::{Common, Events};
-use crate::output::{Out, complain};
+use crate::output::{Out, complain, leave_with_the_reader};
 
 pub fn run(args: &Events, common: &Common, out: &mut Out) -> Done {
     let places = Places::from_env();
+    if args.follow {
+        leave_with_the_reader();
+    }
     match Place::of(&places).connect(&places) {
         Ok(client) if client.hello().view == place::hello(&places).view => {
             let mut heard = true;

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Logs};
-use crate::output::{Failure, Out};
+use crate::output::{Failure, Out, leave_with_the_reader};
 use crate::verbs::{find, question};
 
 /// How many lines are kept of a terminal.
@@ -54,6 +54,9 @@ pub fn run(args: &Logs, common: &Common, out: &mut Out) -> Done {
     } else {
         vec![Box::new(Drawn::new(&launched)?)]
     };
+    if args.follow {
+        leave_with_the_reader();
+    }
     let mut watch = Watch::new()?;
     watch.path(&launched.folder);
     let mut skip = args.lines.map(|_| true);

@@ -16,7 +16,7 @@ use lariat_sys::watch::Watch;
 use crate::Done;
 use crate::args::{Common, Ls};
 use crate::json;
-use crate::output::{Failure, Ink, Out};
+use crate::output::{Failure, Ink, Out, leave_with_the_reader};
 use crate::table::{self, Ages, Row};
 use crate::verbs::{daemon, question, there, warn};
 
@@ -187,6 +187,7 @@ fn show(answer: &Answer, narrowed: bool, out: &mut Out) -> Result<(), Failure> {
 /// Shows the list, and again whenever it has changed.
 fn watch(args: &Ls, common: &Common, out: &mut Out) -> Done {
     check_host(args)?;
+    leave_with_the_reader();
     let mut hosts = Hosts::default();
     let mut look = || look(args, common, &mut hosts);
     let mut answer = look();

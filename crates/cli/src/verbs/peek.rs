@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::args::{self, Common};
-use crate::output::{Failure, Ink, Out, Spans, complain};
+use crate::output::{Failure, Ink, Out, Spans, complain, leave_with_the_reader};
 use crate::verbs::{find, question, warn};
 
 /// Between two questions to a gateway whose session is followed.
@@ -52,6 +52,9 @@ struct Peeked<'a> {
 }
 
 pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
+    if args.follow {
+        leave_with_the_reader();
+    }
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
     let places = question(common, Scope::All).places;

@@ -381,3 +381,19 @@ fn whoever_follows_a_terminal_sees_what_stands_on_it() {
     assert_eq!((said.code(), said.stdout.matches("Four themes").count()), (0, 1), "{}", said.stdout);
     assert_eq!(ask(&sandbox, &["logs", "-n", "1", "one"]).stdout.lines().count(), 1);
 }
+
+/// Whoever reads only the first line is not kept until there is another one.
+#[test]
+fn who_stays_leaves_with_its_reader() {
+    let sandbox = stage("readers");
+    let told = launch(&sandbox, "one", &["--name", "one", "-p", "hi"]);
+    until(&sandbox, text(&told, "native_id"), "idle", "");
+    for args in
+        [&["events", "-f"][..], &["ls", "-w"], &["ls", "-w", "--json"], &["peek", "-f", "one"], &["logs", "-f", "one"]]
+    {
+        let line = "{ \"$@\"; echo \"exit $?\" >&2; } | head -n 1";
+        let program = sandbox.program("sh").args(["-c", line, "sh", crate::asking::LARIAT]).args(args);
+        let said = sandbox.spawn(&program).output(DEADLINE);
+        assert_eq!((said.stderr.as_str(), said.stdout.lines().count()), ("exit 0\n", 1), "{args:?}");
+    }
+}
