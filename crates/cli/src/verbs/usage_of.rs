@@ -62,7 +62,10 @@ pub fn run(target: &str, common: &Common, out: &mut Out) -> Done {
         so_far = so_far.saturating_add(step.sum.all_tokens());
         out.line(line(&step.at.to_string(), &step.sum, &short_count(so_far)))?;
     }
-    out.line(out.ink(Ink::Bold, line("total", &series.total, &short_count(series.total.all_tokens()))))?;
+    // Where nothing is on record, nothing is known: that is not 0.
+    if series.told {
+        out.line(out.ink(Ink::Bold, line("total", &series.total, &short_count(series.total.all_tokens()))))?;
+    }
     for note in &series.notes {
         out.line(out.ink(Ink::Dim, note))?;
     }

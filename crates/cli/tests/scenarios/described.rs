@@ -323,3 +323,12 @@ fn what_is_typed_blindly_is_said_to_be() {
     let doctor = ask(&stage.sandbox, &["doctor"]).stdout;
     assert!(doctor.contains("agent:typed program"), "{doctor}");
 }
+
+#[test]
+fn what_nobody_counts_is_not_nothing() {
+    let stage = Stage::new("uncounted");
+    let told = stage.act(&["launch", "agent:parrot"]);
+    assert_eq!(stage.act(&["usage", text(&told, "handle")])["told"], false);
+    let shown = ask(&stage.sandbox, &["usage", text(&told, "handle")]).stdout;
+    assert!(shown.contains("keeps no record") && !shown.contains('$') && !shown.contains("total"), "{shown}");
+}
