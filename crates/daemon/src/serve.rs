@@ -195,13 +195,14 @@ pub fn serve(daemon: &Arc<Daemon>, mut listener: UnixListener, socket: &Path) ->
     let mut shut = false;
     loop {
         // Without inotify it is seen now and then.
-        let stirred = folder.as_ref().map_or(daemon.stopping.as_fd(), |f| f.as_fd());
+        let told = folder.as_ref().and_then(Watch::stirred);
+        let (stirred, blind) = (told.unwrap_or(daemon.stopping.as_fd()), told.is_none());
         let mut fds = [
             PollFd::from_borrowed_fd(daemon.stopping.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(stirred, PollFlags::IN),
         ];
-        match poll(&mut fds, (shut || folder.is_none()).then_some(&OPEN)) {
+        match poll(&mut fds, (shut || blind).then_some(&OPEN)) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(e) => return Err(e.into()),
@@ -210,7 +211,7 @@ pub fn serve(daemon: &Arc<Daemon>, mut listener: UnixListener, socket: &Path) ->
         if stop {
             return Ok(());
         }
-        if stirred || shut || folder.is_none() {
+        if stirred || shut || blind {
             folder.as_ref().map(Watch::drain);
             shut = false;
             // Looked at again once it is watched: whoever clears the folder may not be done.
@@ -243,7 +244,7 @@ pub fn serve(daemon: &Arc<Daemon>, mut listener: UnixListener, socket: &Path) ->
 
 /// Watches the folder of our socket.
 fn watched(socket: &Path) -> Option<Watch> {
-    let mut watch = Watch::new().ok()?;
+    let mut watch = Watch::new();
     watch.path(socket.parent()?);
     Some(watch)
 }

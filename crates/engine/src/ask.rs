@@ -197,7 +197,7 @@ fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
 
 fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Result<Option<Vec<u8>>> {
     let parent = std::os::unix::process::parent_id();
-    let mut watch = Watch::new()?;
+    let mut watch = Watch::new();
     watch.path(&folder.join(FOLDER));
     question.places.stores().iter().for_each(|store| watch.path(store));
     watch.process(parent);

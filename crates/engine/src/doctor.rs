@@ -138,9 +138,13 @@ fn kernel() -> Vec<Check> {
             check("/proc/locks", Health::Bad, format!("{e}; a Codex thread is then known by its open rollout only"))
         }
     };
-    let watch = match lariat_sys::watch::Watch::new() {
+    let watch = match lariat_sys::watch::open() {
         Ok(_) => check("inotify", Health::Good, "available"),
-        Err(e) => check("inotify", Health::Lacking, format!("{e}; `ls -w` then looks once a minute")),
+        Err(e) => {
+            let why =
+                "this user has used up fs.inotify.max_user_instances; whoever follows then looks every two seconds";
+            check("inotify", Health::Lacking, format!("{e}: {why}"))
+        }
     };
     vec![scan, pidfd, held, watch]
 }

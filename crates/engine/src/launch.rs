@@ -213,7 +213,7 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
             return Err(LaunchError::Full { running: running.len(), max, whose });
         }
         drop((lock, begun));
-        let mut watch = Watch::new().map_err(files(&places.state))?;
+        let mut watch = Watch::new();
         running.iter().for_each(|pid| watch.process(*pid));
         // One whose process cannot be watched is looked at again.
         watch.sleep(Duration::from_secs(2), Duration::ZERO).map_err(files(&places.state))?;

@@ -4,7 +4,8 @@
 //! look, a thread can be woken by another, and one can ask whether anything has
 //! stirred without sleeping. Hints are queued by the kernel before the call that
 //! causes them returns, so "nothing has stirred" is an answer about the past up to
-//! the asking. A path that could not be watched is told: nothing can be said of it.
+//! the asking. A path that could not be watched is told: nothing can be said of it. Where
+//! this user has no more watches left, no sleep is long ([`BLIND`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,6 +18,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::watch::{BLIND, is_used_up};
 
 /// Why a sleep was over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +36,9 @@ pub enum Woken {
 
 /// A standing watch.
 pub struct Standing {
-    inotify: OwnedFd,
+    inotify: Option<OwnedFd>,
+    /// Not everything that was asked for could be watched: there are no more watches.
+    blind: bool,
     caller: OwnedFd,
     /// What was asked to be watched, and by which numbers it is.
     paths: HashMap<PathBuf, i32>,
@@ -55,9 +60,10 @@ impl Caller {
 impl Standing {
     /// An empty one.
     pub fn new() -> io::Result<Standing> {
-        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let inotify = crate::watch::open().ok();
         Ok(Standing {
-            inotify: inotify::init(flags)?,
+            blind: inotify.is_none(),
+            inotify,
             caller: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             paths: HashMap::new(),
             processes: HashMap::new(),
@@ -75,15 +81,20 @@ impl Standing {
     pub fn watch(&mut self, wanted: &HashSet<PathBuf>) -> bool {
         let mut before = true;
         let mut now = HashMap::with_capacity(wanted.len());
+        let Some(inotify) = &self.inotify else { return false };
+        self.blind = false;
         for path in wanted {
             // Asked anew each time: what stands under a name may be another by now.
-            let number = add(&self.inotify, path);
+            let number = add(inotify, path).unwrap_or_else(|e| {
+                self.blind |= is_used_up(e);
+                None
+            });
             before &= number.is_some() && self.paths.get(path).copied() == number;
             now.extend(number.map(|number| (path.clone(), number)));
         }
         let kept: HashSet<i32> = now.values().copied().collect();
         for number in self.paths.values().collect::<HashSet<_>>().into_iter().filter(|n| !kept.contains(*n)) {
-            let _ = inotify::remove_watch(&self.inotify, *number); // gone with its directory
+            let _ = inotify::remove_watch(inotify, *number); // gone with its directory
         }
         self.paths = now;
         before
@@ -142,7 +153,8 @@ impl Standing {
 
     /// Whether a file has stirred since it was last told of.
     pub fn have_files_stirred(&self) -> bool {
-        let mut fds = [PollFd::new(&self.inotify, PollFlags::IN)];
+        let Some(inotify) = &self.inotify else { return false };
+        let mut fds = [PollFd::new(inotify, PollFlags::IN)];
         !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
     }
 
@@ -153,7 +165,7 @@ impl Standing {
 
     /// Sleeps until something stirs or the time is up.
     pub fn sleep(&self, at_most: Duration) -> io::Result<Woken> {
-        self.poll(Some(at_most))
+        self.poll(Some(if self.blind { at_most.min(BLIND) } else { at_most }))
     }
 
     /// Lets files go on changing until they have been quiet for `quiet`, though no
@@ -175,15 +187,18 @@ impl Standing {
 
     /// Forgets what was told of files and calls.
     pub fn forget(&self) {
-        let mut buffer = [const { MaybeUninit::uninit() }; 8192];
-        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
-        while reader.next().is_ok() {}
+        if let Some(inotify) = &self.inotify {
+            let mut buffer = [const { MaybeUninit::uninit() }; 8192];
+            let mut reader = inotify::Reader::new(inotify, &mut buffer);
+            while reader.next().is_ok() {}
+        }
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.caller, &mut count); // nothing to read is no call
     }
 
     fn poll(&self, at_most: Option<Duration>) -> io::Result<Woken> {
-        let mut fds = [&self.caller, &self.inotify, &self.ends].map(|fd| PollFd::new(fd, PollFlags::IN));
+        let files = self.inotify.as_ref().unwrap_or(&self.caller);
+        let mut fds = [&self.caller, files, &self.ends].map(|fd| PollFd::new(fd, PollFlags::IN));
         let timeout = at_most.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => return Ok(Woken::Time),
@@ -203,17 +218,17 @@ impl Standing {
 }
 
 /// The number of a watch on a path, or, while it is not there, on where it would be.
-fn add(fd: &OwnedFd, path: &Path) -> Option<i32> {
+fn add(fd: &OwnedFd, path: &Path) -> Result<Option<i32>, rustix::io::Errno> {
     use inotify::WatchFlags as W;
     let flags = W::MODIFY | W::ATTRIB | W::CREATE | W::DELETE | W::MOVED_FROM | W::MOVED_TO | W::CLOSE_WRITE;
     for path in path.ancestors() {
         match inotify::add_watch(fd, path, flags) {
-            Ok(number) => return Some(number),
+            Ok(number) => return Ok(Some(number)),
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
-            Err(_) => return None, // no more watches, or not ours to see
+            Err(e) => return Err(e), // no more watches, or not ours to see
         }
     }
-    None
+    Ok(None)
 }
 
 #[cfg(test)]

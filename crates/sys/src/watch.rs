@@ -1,7 +1,8 @@
 //! Sleeping until something may have changed, at no cost.
 //!
 //! Exits come by pidfd, changes of stores by inotify. Both are only hints that
-//! wake a fresh look: a lost or a needless one does no harm.
+//! wake a fresh look: a lost or a needless one does no harm. A user has only so
+//! many watches; who gets none is woken now and then instead ([`BLIND`]).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,17 +14,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+/// How long one sleeps at most who cannot be told of every change.
+pub const BLIND: Duration = Duration::from_secs(2);
+
 /// A set of things to be woken by.
 pub struct Watch {
-    inotify: OwnedFd,
+    inotify: Option<OwnedFd>,
     pidfds: Vec<OwnedFd>,
+    blind: bool,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch::new()
+    }
 }
 
 impl Watch {
     /// An empty set.
-    pub fn new() -> io::Result<Watch> {
-        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
-        Ok(Watch { inotify: inotify::init(flags)?, pidfds: Vec::new() })
+    pub fn new() -> Watch {
+        let inotify = open().ok();
+        Watch { blind: inotify.is_none(), inotify, pidfds: Vec::new() }
     }
 
     /// Wakes when a file in this directory, or this file, changes; or, while it is
@@ -31,7 +42,14 @@ impl Watch {
     pub fn path(&mut self, path: &Path) {
         use inotify::WatchFlags as W;
         let flags = W::MODIFY | W::CREATE | W::DELETE | W::MOVED_FROM | W::MOVED_TO | W::CLOSE_WRITE;
-        let _ = path.ancestors().find(|path| inotify::add_watch(&self.inotify, *path, flags).is_ok());
+        let Some(inotify) = &self.inotify else { return };
+        for path in path.ancestors() {
+            match inotify::add_watch(inotify, path, flags) {
+                Ok(_) => return,
+                Err(e) if is_used_up(e) => return self.blind = true,
+                Err(_) => {}
+            }
+        }
     }
 
     /// Wakes when this process ends.
@@ -43,6 +61,7 @@ impl Watch {
     /// Sleeps until something stirs or the time is up; then waits until it has
     /// been quiet for `settle`, so that a burst is one waking.
     pub fn sleep(&self, at_most: Duration, settle: Duration) -> io::Result<()> {
+        let at_most = if self.blind { at_most.min(BLIND) } else { at_most };
         if self.poll(at_most)? {
             while self.drain() {
                 if !self.poll_files(settle)? {
@@ -54,32 +73,42 @@ impl Watch {
     }
 
     fn poll(&self, at_most: Duration) -> io::Result<bool> {
-        let mut fds = vec![PollFd::new(&self.inotify, PollFlags::IN)];
+        let mut fds: Vec<PollFd<'_>> = self.inotify.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         fds.extend(self.pidfds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         wait(&mut fds, at_most)
     }
 
     fn poll_files(&self, at_most: Duration) -> io::Result<bool> {
-        wait(&mut [PollFd::new(&self.inotify, PollFlags::IN)], at_most)
+        self.inotify.as_ref().map_or(Ok(false), |fd| wait(&mut [PollFd::new(fd, PollFlags::IN)], at_most))
     }
 
     /// Forgets which paths have stirred; says whether any had.
     pub fn drain(&self) -> bool {
+        let Some(inotify) = &self.inotify else { return false };
         let mut buffer = [const { MaybeUninit::uninit() }; 8192];
-        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        let mut reader = inotify::Reader::new(inotify, &mut buffer);
         let mut any = false;
         while reader.next().is_ok() {
             any = true;
         }
         any
     }
+
+    /// Readable when a path has stirred; none if that is not told.
+    pub fn stirred(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().filter(|_| !self.blind).map(AsFd::as_fd)
+    }
 }
 
-impl AsFd for Watch {
-    /// Readable when a path has stirred.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
-    }
+/// What tells of changes, as long as this user has any left.
+pub fn open() -> io::Result<OwnedFd> {
+    Ok(inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?)
+}
+
+/// Whether there are no more of what tells of changes.
+pub(crate) fn is_used_up(e: rustix::io::Errno) -> bool {
+    use rustix::io::Errno as E;
+    matches!(e, E::NOSPC | E::NOMEM | E::MFILE | E::NFILE)
 }
 
 fn wait(fds: &mut [PollFd<'_>], at_most: Duration) -> io::Result<bool> {

@@ -57,7 +57,7 @@ pub fn run(args: &Logs, common: &Common, out: &mut Out) -> Done {
     if args.follow {
         leave_with_the_reader();
     }
-    let mut watch = Watch::new()?;
+    let mut watch = Watch::new();
     watch.path(&launched.folder);
     let mut skip = args.lines.map(|_| true);
     loop {

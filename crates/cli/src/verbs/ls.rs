@@ -222,10 +222,7 @@ pub fn next(answer: &Answer, look: &mut dyn FnMut() -> Answer, no_longer: Option
     let unhinted = answer.unhinted || sessions.iter().any(|s| s.agent == "codex" && s.status == Status::Working);
     let at_most = if unhinted || !answer.listing.unbound.is_empty() { SOON } else { AT_LEAST };
     let at_most = no_longer.map_or(at_most, |n| n.min(at_most));
-    let Ok(mut watch) = Watch::new() else {
-        std::thread::sleep(at_most.min(SOON));
-        return Ok(look());
-    };
+    let mut watch = Watch::new();
     answer.watch.iter().for_each(|path| watch.path(path));
     // A PID of another machine is nobody here.
     let processes = sessions.iter().filter(|s| !s.elsewhere).filter_map(|s| s.pid);

@@ -208,7 +208,7 @@ fn follow_gateway(session: &Session, shown: Option<&Said>, common: &Common, out:
 /// Shows what is said from now on, until the session's process has ended.
 fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out: &mut Out) -> Done {
     loop {
-        let mut watch = Watch::new()?;
+        let mut watch = Watch::new();
         watch.path(&peek::stirs(session.agent, transcript));
         session.pid.into_iter().for_each(|pid| watch.process(pid));
         let same = |p: lariat_sys::scan::Process| Some(p.start) == session.start;

@@ -1,10 +1,12 @@
 //! `lariat wait`: woken by what changes, never early, never for ever.
 
-use lariat_testkit::{DEADLINE, Sandbox, Signal};
+use std::time::Duration;
+
+use lariat_testkit::{Child, DEADLINE, Program, Sandbox, Signal, wait_until};
 use serde_json::json;
 
 use crate::{
-    asking::{ask, id, lariat, list},
+    asking::{LARIAT, ask, id, lariat, list},
     claude_store::ClaudeStore,
 };
 
@@ -107,4 +109,41 @@ fn one_that_ended_without_a_record_is_not_waited_for() {
     }
     let told = waiting.output(DEADLINE);
     assert_eq!((told.code(), &told.json()["status"]), (1, &json!("interrupted")), "{}", told.stderr);
+}
+
+const SOONER: Duration = Duration::from_secs(30);
+
+/// Runs lariat where this user has no more watches of files: as many as the first word says.
+fn blind(sandbox: &Sandbox, limit: &str, args: &[&str]) -> Program {
+    let script = format!("echo {limit} > /proc/sys/user/max_inotify_${{1}}; shift; exec \"$@\"");
+    let what = if limit == "0" { "instances" } else { "watches" };
+    sandbox.program("unshare").args(["--user", "--map-root-user", "sh", "-c", &script, "sh", what, LARIAT]).args(args)
+}
+
+#[test]
+fn who_follows_sees_changes_also_where_nothing_tells_of_them() {
+    // None at all, or too few.
+    for limit in ["0", "1"] {
+        let sandbox = Sandbox::new("blind");
+        let claude = ClaudeStore::of(&sandbox);
+        let one = id(1);
+        let agent = sandbox.lookalike("claude", &[]);
+        let entry = claude.register(&agent, &one).says("busy");
+        let talk = claude.session(&one).asked("fix it");
+        let events = sandbox.spawn(&blind(&sandbox, limit, &["events", "-f"]));
+        let told = sandbox.spawn(&blind(&sandbox, limit, &["peek", "-f", &one]));
+        let waits = sandbox.spawn(&blind(&sandbox, limit, &["wait", &one]));
+        let has = |child: &Child, text: &str| {
+            assert!(child.exit().is_none(), "{limit}: {} {}", child.stdout(), child.stderr());
+            child.stdout().contains(text)
+        };
+        wait_until("the beginning", DEADLINE, || has(&events, "the beginning"));
+        drop(talk.answered("all is well now"));
+        drop(entry.says("idle"));
+        // Long before the look that is taken every minute anyway.
+        wait_until("it rests", SOONER, || has(&events, "session.idle"));
+        wait_until("it is said", SOONER, || has(&told, "all is well now"));
+        assert_eq!(waits.output(DEADLINE).code(), 0);
+        [&events, &told].iter().for_each(|child| child.signal(Signal::KILL));
+    }
 }

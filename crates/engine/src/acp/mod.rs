@@ -90,7 +90,7 @@ pub fn post(launched: &Launched, prompt: &str, patience: Duration) -> Result<(),
     durable::make_folder(&folder)?;
     let from = file::open(&launched.folder.join(EVENTS)).map_or(0, |(_, key)| key.size);
     let name = format!("{}.json", lariat_adapters::new_uuid()?);
-    let mut watch = Watch::new()?;
+    let mut watch = Watch::new();
     watch.path(&launched.folder.join(EVENTS));
     launched.shim.iter().for_each(|shim| watch.process(shim.agent.pid));
     let text = serde_json::to_string(&Mail { prompt: prompt.to_owned() }).map_err(io::Error::from)?;

@@ -67,7 +67,7 @@ pub fn run(order: &Path) -> io::Result<u8> {
     // Only now: the agent would inherit that we do not heed signals.
     let asked = Asked::watch()?;
     let (tell, heard) = mpsc::channel();
-    let mut watch = Watch::new()?;
+    let mut watch = Watch::new();
     [MAIL, ask::FOLDER].iter().for_each(|sub| watch.path(&folder.join(sub)));
     let (by_agent, by_folder, by_signal) = (tell.clone(), tell.clone(), tell);
     std::thread::spawn(move || wire::hear(output, &by_agent));
