@@ -167,12 +167,14 @@ pub fn uses_store(pid: u32, variable: &str, under_home: &str, ours: &Path) -> bo
     theirs.is_none_or(|theirs| same_place(&theirs, ours))
 }
 
-fn owner(pid: u32) -> Option<u32> {
+/// The user whose process it is.
+pub(crate) fn owner(pid: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
 }
 
-fn own_user() -> u32 {
+/// The user we are.
+pub(crate) fn own_user() -> u32 {
     owner(std::process::id()).unwrap_or(0)
 }
 

@@ -26,6 +26,7 @@ pub mod remote;
 pub mod settings;
 pub mod spent;
 pub mod store;
+mod strangers;
 mod sums;
 pub mod talk;
 pub mod tool;

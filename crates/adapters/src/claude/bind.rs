@@ -17,6 +17,7 @@ use super::registry::{self, Entry, Here, Holder, Job};
 use super::{NAME, Role, is_program, role, transcripts};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Places, Report};
+use crate::strangers::Strangers;
 
 /// What is known of the processes before any transcript is opened.
 #[derive(Default)]
@@ -33,6 +34,8 @@ pub struct Bound {
     pub daemon: bool,
     /// Processes that hold none yet: their person chooses which to go on with.
     pub choosing: Vec<Unbound>,
+    /// Those of other users.
+    pub strangers: Strangers,
 }
 
 /// Binds processes to sessions.
@@ -87,6 +90,10 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
         bound.entries.entry(entry.session.clone()).or_default().push((entry, holder));
     }
     let Ok(table) = look.table else { return bound };
+    // Whoever uses this store has an entry in it; what one says that can be read was heard.
+    let unheard = |pid: u32| report.partial || store.join(format!("sessions/{pid}.json")).exists();
+    let is_one = |p: &Process| matches!(role(p), Some(Role::Session(_))) && !taken.contains(&p.pid) && unheard(p.pid);
+    bound.strangers = Strangers::among(look.table, is_one);
 
     let mut loose = Vec::new();
     for process in table.iter() {

@@ -41,7 +41,8 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
 }
 
 fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &mut Report) {
-    let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
+    let loose = !report.unbound.is_empty() || !bound.strangers.is_empty();
+    let everyone = look.scope == Scope::All || look.table.is_err() || loose;
     let needed = |session: &str| {
         let checkable = |(_, holder): &(Entry, Holder)| !matches!(holder, Holder::Elsewhere(_));
         everyone
@@ -287,7 +288,9 @@ fn sighting(
         Some(bond) => observations.push(bond.evidence.clone()),
         None => {
             let starting = job.filter(|j| may_start(look, bound, j, seen.is_some()));
-            presence(look, entries, starting, transcript, cwd.as_deref(), unbound, &mut observations);
+            let candidate = crate::look::could_be(unbound, cwd.as_deref()).map(|u| u.pid);
+            let candidate = candidate.map(could_be).or_else(|| bound.strangers.could_hold(path.as_deref()?));
+            presence(look, entries, starting, transcript, candidate, &mut observations);
         }
     }
     // What an entry said that a killed process left behind is nothing of the one that is here.
@@ -349,8 +352,7 @@ fn presence(
     entries: &[(Entry, Holder)],
     starting: Option<&Job>,
     transcript: Option<&Transcript>,
-    cwd: Option<&str>,
-    unbound: &[Unbound],
+    candidate: Option<Fact>,
     observations: &mut Vec<Observation>,
 ) {
     let mut proven = false;
@@ -387,15 +389,14 @@ fn presence(
     }
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
-        Ok(_) => match crate::look::could_be(unbound, cwd) {
-            Some(u) => Fact::Unseen(Untrusted::new(format!(
-                "claude process {}, tied to no session, stands in the same or an unknown directory",
-                u.pid
-            ))),
-            None => Fact::Gone("no claude process could be it".into()),
-        },
+        Ok(_) => candidate.unwrap_or_else(|| Fact::Gone("no claude process could be it".into())),
     };
     observations.push(Observation::new(Witness::Process, fact));
+}
+
+fn could_be(pid: u32) -> Fact {
+    let why = "tied to no session, stands in the same or an unknown directory";
+    Fact::Unseen(Untrusted::new(format!("claude process {pid}, {why}")))
 }
 
 /// What its last turn failed for the lack of.

@@ -107,8 +107,8 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
 
 fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report: &mut Report) {
     let dir = look.places.codex.join("thread-writer-locks");
-    let entries = match file::Directory::open(&dir).and_then(|d| d.entries()) {
-        Ok(entries) => entries,
+    let (folder, entries) = match file::Directory::open(&dir).and_then(|d| d.entries().map(|entries| (d, entries))) {
+        Ok(found) => found,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
         Err(e) => {
             report.partial = true;
@@ -127,7 +127,9 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue, // released this moment
             Err(e) => {
                 report.warnings.push(warning(look, &path, e.to_string()));
-                continue;
+                // Which file it is can be told all the same.
+                let Ok(key) = folder.key(&entry.name) else { continue };
+                key
             }
         };
         // The inode and a Codex as its holder say enough: some file systems show
@@ -139,7 +141,12 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
                 let (file, run) = ap::file(process)?;
                 PROGRAMS.contains(&ap::base(&file)).then(|| (process, role_of(process, run)))
             };
-            agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed)
+            // Whoever has this very file uses this store, also one of another user.
+            let of_another = || {
+                let process = look.table.ok()?.get(lock.pid).filter(|_| lock.number() == key.device)?;
+                Some((process, role(process).filter(|r| *r != Role::Other)?))
+            };
+            agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed).or_else(of_another)
         });
         let Some((process, role)) = holder else { continue };
         let by = "it holds the thread's lock";

@@ -18,13 +18,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::bind::{Held, Hold};
 use super::fold::{Stand, Transcript};
-use super::{NAME, warning};
+use super::{NAME, runs, warning};
 use crate::agent_process as ap;
 use crate::json::Doc;
 use crate::look::{About, Look, Places, Report, Scope, Sighting, could_be, same_place};
 use crate::needs::Need;
 use crate::reader::Reading;
 use crate::store::{self, Found, in_parallel, read_all};
+use crate::strangers::Strangers;
 use crate::tool::Call;
 
 /// How long a request that is made again takes to begin.
@@ -50,11 +51,15 @@ pub fn tell(look: &Look<'_>, held: Held, by_id: Vec<Hold>, report: &mut Report) 
     for id in stored.iter().filter_map(|s| s.named.clone()) {
         *names.entry(id).or_default() += 1;
     }
+    let strangers = Strangers::among(look.table, |p| runs(p).is_some());
     let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
     let listed = stored.len();
     // One whose name does not tell its id, or tells one that another has, must be opened to be named.
     let is_held = |s: &Stored| held.contains_key(&s.file.path) || by_id.iter().any(|h| s.named.as_ref() == Some(&h.id));
-    stored.retain(|s| everyone || is_held(s) || s.named.as_ref().is_none_or(|id| names[id] > 1));
+    let is_theirs = |file: &Path| strangers.could_hold(file).is_some();
+    stored.retain(|s| {
+        everyone || is_held(s) || is_theirs(&s.file.path) || s.named.as_ref().is_none_or(|id| names[id] > 1)
+    });
     report.hidden += listed - stored.len();
     for s in &mut stored {
         if is_held(s) {
@@ -88,11 +93,11 @@ pub fn tell(look: &Look<'_>, held: Held, by_id: Vec<Hold>, report: &mut Report) 
         let hold = held.remove(&s.file.path);
         // That a wait is over without another request, nothing tells.
         report.unhinted |= hold.is_some() && s.read.as_ref().is_ok_and(|r| is_trying_again(look, &r.fold));
-        if only_live && hold.is_none() {
+        if only_live && hold.is_none() && !is_theirs(&s.file.path) {
             report.hidden += 1; // opened only for its name
             continue;
         }
-        let sighting = sighting(look, native_id, s, hold, report);
+        let sighting = sighting(look, native_id, s, hold, (report, &strangers));
         report.add((look.judge)(NAME, sighting));
     }
 }
@@ -253,7 +258,13 @@ fn named(mut seen: Vec<Seen>) -> Vec<(String, Seen)> {
     seen.into_iter().map(name).collect()
 }
 
-fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, report: &Report) -> Sighting {
+fn sighting(
+    look: &Look<'_>,
+    native_id: String,
+    s: Seen,
+    hold: Option<Hold>,
+    (report, strangers): (&Report, &Strangers),
+) -> Sighting {
     let fold = s.read.as_ref().ok().map(|r| &r.fold);
     let updated = fold.and_then(|f| f.updated).map(Time);
     let word = hold.as_ref().and_then(|h| h.word.clone());
@@ -277,7 +288,10 @@ fn sighting(look: &Look<'_>, native_id: String, s: Seen, hold: Option<Hold>, rep
                 fold.and_then(lacking).filter(|_| updated.is_some_and(|u| u >= ap::started(&hold.bond.process)));
             observations.extend(lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated)));
         }
-        None => observations.push(presence(look, cwd.as_deref(), report)),
+        None => {
+            let theirs = strangers.could_hold(&s.file.path);
+            observations.push(presence(look, cwd.as_deref(), report, theirs));
+        }
     }
     // A turn that an earlier process left open is none of this one's.
     let young = hold.as_ref().is_some_and(|h| ap::is_before(updated, &h.bond.process));
@@ -394,7 +408,7 @@ fn turn(read: &Read) -> Fact {
 
 /// Nobody is known to hold it: gone, unless a Pi that shows no session could. That one may have opened
 /// any session of its directory, and writes nothing until it is asked something.
-fn presence(look: &Look<'_>, cwd: Option<&str>, report: &Report) -> Observation {
+fn presence(look: &Look<'_>, cwd: Option<&str>, report: &Report, theirs: Option<Fact>) -> Observation {
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
         Ok(_) => match could_be(&report.unbound, cwd) {
@@ -402,7 +416,7 @@ fn presence(look: &Look<'_>, cwd: Option<&str>, report: &Report) -> Observation 
                 "pi process {}, tied to no session, stands in the same or an unknown directory",
                 u.pid
             ))),
-            None => Fact::Gone("no pi process could be it".into()),
+            None => theirs.unwrap_or_else(|| Fact::Gone("no pi process could be it".into())),
         },
     };
     Observation::new(Witness::Process, fact)

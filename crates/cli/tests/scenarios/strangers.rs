@@ -4,12 +4,14 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
-use lariat_testkit::{DEADLINE, Output, Sandbox, Stdin, wait_until};
+use lariat_testkit::{DEADLINE, Output, Sandbox, Signal, Stdin, wait_until};
 
-use crate::asking::{ask, id, list, through};
+use crate::asking::{Answer, LARIAT, ask, id, list, through};
 use crate::claude_store::ClaudeStore;
+use crate::codex_store::CodexStore;
 use crate::daemon::start;
 use crate::http::Served;
+use crate::pi_store::PiStore;
 
 const OTHER: u32 = 65534;
 
@@ -170,4 +172,66 @@ fn a_process_of_another_user_is_named_with_the_reason() {
     // Whoever may finishes it.
     ask(&sandbox, &["kill", &id(1)]).expect_success();
     list(&sandbox).expect(&id(1), "stopped", None);
+}
+
+#[test]
+fn one_that_another_user_runs_with_our_home_is_not_gone() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be another user");
+        return;
+    }
+    let sandbox = Sandbox::new("sudo");
+    let tmp = sandbox.root().join("tmp");
+    let home = tmp.join("home");
+    fs::create_dir(&home).expect("a home");
+    [&tmp, &home].iter().for_each(|folder| mode(folder, 0o777));
+    fs::copy(LARIAT, tmp.join("lariat")).expect("a program that they reach");
+    let (claude, codex, pi) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox), PiStore::of(&sandbox));
+    let agents = ["claude", "codex", "pi"].map(|name| sandbox.lookalike(name, &[]));
+    drop(claude.session(&id(1)).asked("fix it"));
+    drop(claude.session(&id(2)).asked("fix that"));
+    drop(claude.register(&agents[0], &id(1)).says("busy"));
+    let entry = home.join(format!(".claude/sessions/{}.json", agents[0].pid()));
+    codex.lock(&agents[1], &id(3));
+    drop(codex.thread(&id(3)).asked("fix it"));
+    drop(pi.session(&id(4)).asked("fix it"));
+    drop(pi.session(&id(5)).asked("fix that"));
+    for store in [".claude", ".codex", ".pi"] {
+        fs::rename(sandbox.home().join(store), home.join(store)).expect("a store");
+    }
+    sandbox.run(["chmod", "-R", "a+rX", "/tmp/home"]).expect_success();
+    for own in [id(2), id(5)] {
+        let name = format!("*{own}.jsonl");
+        sandbox.run(["find", "/tmp/home", "-name", &name, "-exec", "chown", "65534", "{}", "+"]).expect_success();
+    }
+    let ask = |args: &[&str]| {
+        let mut places = vec!["env".to_owned(), "HOME=/tmp/home".into()];
+        let kinds = ["STATE_HOME", "CACHE_HOME", "DATA_HOME", "CONFIG_HOME", "RUNTIME_DIR"];
+        places.extend(kinds.map(|kind| format!("XDG_{kind}=/tmp/home/{kind}")));
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        Answer::of(&as_other(&sandbox, &[&places, &["/tmp/lariat", "ls", "--json"][..], args].concat()))
+    };
+    ask(&["-a"]).expect(&id(1), "working", Some(agents[0].pid()));
+    // What they keep to themselves.
+    mode(&entry, 0o600);
+    mode(&home.join(format!(".codex/thread-writer-locks/{}.lock", id(3))), 0o600);
+    for seen in [ask(&["-a"]), ask(&[])] {
+        for unsure in [id(1), id(4)] {
+            seen.expect(&unsure, "unknown", None);
+            assert!(seen.session(&unsure)["live"].is_null() && seen.code == 5, "{}", seen.text);
+        }
+        seen.expect(&id(3), "working", Some(agents[1].pid()));
+    }
+    // Nobody else could hold what is our own.
+    let seen = ask(&["-a"]);
+    [id(2), id(5)].iter().for_each(|id| seen.expect(id, "interrupted", None));
+    // One without an entry here has another home.
+    fs::remove_file(&entry).expect("its entry");
+    ask(&["-a"]).expect(&id(1), "interrupted", None);
+    for agent in &agents {
+        agent.signal(Signal::KILL);
+        agent.wait(DEADLINE);
+    }
+    let seen = ask(&["-a"]);
+    (1..=5).for_each(|number| seen.expect(&id(number), "interrupted", None));
 }
