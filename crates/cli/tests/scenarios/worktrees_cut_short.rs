@@ -113,3 +113,18 @@ fn a_giving_back_that_was_cut_short_is_finished_by_the_next() {
         assert!(saved(&sandbox, &repo).is_empty(), "{point}");
     }
 }
+
+#[test]
+fn a_giving_back_to_the_checkout_itself_is_finished_too() {
+    let (sandbox, one, content) = with_work("wtmain");
+    let repo = sandbox.work();
+    assert_eq!(clean(&sandbox, &[&one.handle, "--force"]).0, 0);
+    let order = ["worktree", "apply", &one.handle, "--into", repo.to_str().expect("UTF-8")];
+    die(&sandbox, &order, "worktree.applied");
+    assert_eq!(saved(&sandbox, &repo).len(), 1);
+    let applied = ask(&sandbox, &order);
+    assert_eq!(applied.code(), 0, "{}", applied.stderr);
+    let now = tree(&repo);
+    assert!(content.iter().all(|(path, file)| now.get(path) == Some(file)), "{:?}", now.keys());
+    assert!(saved(&sandbox, &repo).is_empty());
+}

@@ -157,7 +157,11 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
     let index = index(git)?;
     let seen = top.walk(false).map_err(|e| WorktreeError::Files(index_file.to_owned(), e))?;
     let tracked: HashMap<&Path, &Staged> = index.iter().map(|s| (s.path.as_path(), s)).collect();
-    let strangers = seen.iter().filter(|s| is_content(s) && !tracked.contains_key(s.path.as_path()));
+    // Of a checkout that is no linked worktree, git's own files lie in it.
+    let own = seen.iter().any(|s| s.path == Path::new(".git") && is_at(s, index_file.parent()));
+    let is_gits = |s: &Seen| s.path == Path::new(".git") || own && s.path.starts_with(".git");
+    let content = |s: &&Seen| is_content(s) && !is_gits(s) && !tracked.contains_key(s.path.as_path());
+    let strangers = seen.iter().filter(content);
     let ignored = ignored(git, strangers.map(|s| s.path.as_path()))?;
 
     let mut all = Capture {
@@ -180,7 +184,7 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
         }
         let entry = tracked.get(s.path.as_path());
         match s.kind {
-            _ if s.path == Path::new(".git") => {}
+            _ if is_gits(s) => {}
             Kind::Directory { repository: true, .. } => {
                 let submodule = entry.is_some_and(|e| e.blob.mode == GITLINK);
                 all.nested.push(Nested { path: s.path.clone(), submodule, ignored: ignored.contains(&s.path) });
@@ -221,7 +225,12 @@ pub fn capture(git: &Git, top: &Top, index_file: &Path, quick: bool) -> Result<C
 
 fn is_content(seen: &Seen) -> bool {
     let repository = matches!(seen.kind, Kind::Directory { repository: true, .. });
-    seen.path != Path::new(".git") && (repository || !matches!(seen.kind, Kind::Directory { .. }))
+    repository || !matches!(seen.kind, Kind::Directory { .. })
+}
+
+/// Whether an entry is what this path leads to.
+fn is_at(seen: &Seen, path: Option<&Path>) -> bool {
+    path.and_then(|path| file::place(path).ok()) == Some((seen.key.device, seen.key.inode))
 }
 
 impl Capture {

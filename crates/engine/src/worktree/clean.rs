@@ -213,7 +213,9 @@ fn hindrance(worktree: &Worktree, all: &Capture) -> Result<Option<String>, Workt
     let has = |name: &str| git_dir.join(name).exists();
     if has("locked") {
         let why = lariat_sys::file::read_small(&git_dir.join("locked"), 1 << 12).unwrap_or_default();
-        return Ok(Some(format!("git holds a lock on it: {}", String::from_utf8_lossy(&why).trim())));
+        let why = String::from_utf8_lossy(&why);
+        let told = ["git holds a lock on it", why.trim()].map(str::to_owned);
+        return Ok(Some(told.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")));
     }
     let unfinished = [
         ("MERGE_HEAD", "merge"),
