@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Time(pub i64);
 
 const DAY: i64 = 86_400_000;
+/// No time that people write is longer: an end that lies as far ahead can still be written and added to.
+const LONGEST: Duration = Duration::from_secs(365_000 * 86_400);
 
 impl Time {
     /// Reads `2026-11-15T07:33:12.654Z`, with any number of fraction digits
@@ -162,7 +164,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err("a time like 500ms, 3s, 2m, 1h or 7d".into()),
     };
     let number: f64 = number.parse().map_err(|_| "a time like 500ms, 3s, 2m, 1h or 7d".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|e| e.to_string())
+    let asked = Duration::try_from_secs_f64(number * seconds).ok().filter(|asked| *asked <= LONGEST);
+    asked.ok_or_else(|| "no more than 365000d".into())
 }
 
 #[cfg(test)]
@@ -186,6 +189,16 @@ mod tests {
         let ages = [0, 59_000, 60_000, 7_200_000, 172_800_000].map(|ago| Time(now.0 - ago).age(now));
         assert_eq!(ages, ["0s", "59s", "1m", "2h", "2d"]);
         assert_eq!(Time(now.0 + 5000).age(now), "0s", "a clock that ran backwards gives no negative age");
+    }
+
+    #[test]
+    fn an_end_that_is_asked_for_can_be_written() {
+        let longest = duration("365000d").unwrap();
+        let end = Time(1_794_727_992_654 + i64::try_from(longest.as_millis()).unwrap());
+        assert_eq!(Time::parse(&end.to_string()), Some(end));
+        for bad in ["365001d", "99999999999999d", "1000000000000000000000000000000s", "", ".", "1e5s", "-1s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
     }
 
     proptest! {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Observation, Session, Time, Untrusted, Warning, Witness};
-use lariat_sys::{clock, durable, file};
+use lariat_sys::{clock, durable, file, process};
 use serde::{Deserialize, Serialize};
 
 use crate::list::{Known, Question, list_and_known};
@@ -85,7 +85,7 @@ pub(crate) fn holders_and_known(question: &Question) -> (Vec<Holder>, Vec<Warnin
     let sessions = living.filter_map(|s| {
         let name = s.handle.clone().unwrap_or_else(|| s.id.raw().to_owned());
         Some(Holder {
-            path: real(Path::new(s.cwd.as_ref()?.raw())),
+            path: stands(s)?,
             who: format!("{name} ({}) works there", s.status.word()),
             session: Some(s.id.raw().to_owned()),
             claim: None,
@@ -116,6 +116,14 @@ pub(crate) fn holders_and_known(question: &Question) -> (Vec<Holder>, Vec<Warnin
 fn is_here_and_now(session: &Session) -> bool {
     let told_by_gateway = |(_, o): &(_, Observation)| o.witness == Witness::Gateway;
     session.host.is_none() && (session.live.is_some() || !session.because.iter().any(told_by_gateway))
+}
+
+/// Where a session works. A directory that was moved meanwhile is not called any more what its store calls it. One whose
+/// process stands above what is gone is no proof of that: a server may stand anywhere.
+fn stands(session: &Session) -> Option<PathBuf> {
+    let named = real(Path::new(session.cwd.as_ref()?.raw()));
+    let there = session.pid.filter(|_| !named.exists()).and_then(|pid| process::cwd(pid).ok());
+    Some(there.filter(|there| there.is_dir() && !named.starts_with(there)).unwrap_or(named))
 }
 
 fn real(path: &Path) -> PathBuf {
@@ -249,9 +257,16 @@ pub fn release(question: &Question, path: &Path) -> Result<Claim, ClaimError> {
     let _guard = guard(places).map_err(files)?;
     let directory = real(path);
     let place = file::place(&directory).ok();
-    let (held, _) = claims(places);
+    let (held, damaged) = claims(places);
     let found = held.into_iter().find(|c| Some(c.place) == place || Path::new(&c.path) == directory);
-    let claim = found.ok_or_else(|| ClaimError::NotHeld(path.to_owned()))?;
+    // One that cannot be read is still named by its place.
+    let unread = || {
+        let file = |place| Some(places.shown(&folder.join(name(place))));
+        let place = place.filter(|place| damaged.iter().any(|w| w.path == file(*place)))?;
+        let (path, at) = (directory.to_string_lossy().into_owned(), Time(clock::now_ms()));
+        Some(Claim { path, place, by: "nobody that can be read".into(), reason: None, at, until: at })
+    };
+    let claim = found.or_else(unread).ok_or_else(|| ClaimError::NotHeld(path.to_owned()))?;
     #[expect(clippy::disallowed_methods, reason = "a claim that its person gives up")]
     std::fs::remove_file(folder.join(name(claim.place))).and_then(|()| durable::sync(&folder)).map_err(files)?;
     records::tell(places, "unlock", &claim.path, format!("given up; it was held by {}", claim.by));

@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, Size, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{ask, lariat, list};
+use crate::asking::{ask, id, lariat, list};
+use crate::claude_store::ClaudeStore;
 
 /// A sandbox with agents to launch: they sit still until they are ended.
 fn with_agents(name: &str) -> Sandbox {
@@ -349,6 +350,43 @@ fn what_acts_puts_a_shim_in_the_place_of_a_killed_one_and_looking_does_not() {
     assert_eq!(shims().len(), 1);
     let journal = ask(&sandbox, &["journal"]);
     assert!(journal.stdout.contains("take over"), "{}", journal.stdout);
+}
+
+#[test]
+fn a_directory_that_was_moved_is_still_held() {
+    let sandbox = with_agents("moved");
+    let claude = ClaudeStore::of(&sandbox);
+    let (before, after) = (sandbox.project("before"), sandbox.root().join("after"));
+    let agent = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").cwd(&before));
+    drop(claude.register(&agent, &id(1)).with("cwd", json!(before)).says("busy"));
+    fs::rename(&before, &after).expect("it is moved");
+    let there = after.to_str().expect("UTF-8");
+    let refused = ask(&sandbox, &["launch", "claude", "--cwd", there]);
+    assert!(refused.code() == 3 && refused.stderr.contains(there), "{refused:?}");
+    // A server stands anywhere: where its session worked is gone, and was not moved to where that stands.
+    let server = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").cwd(sandbox.root()));
+    drop(claude.register(&server, &id(2)).with("cwd", json!(sandbox.root().join("gone"))).says("busy"));
+    let free = sandbox.project("free");
+    launch(&sandbox, &["claude", "--cwd", free.to_str().expect("UTF-8")]);
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_can_be_given_up() {
+    let sandbox = with_agents("torn-lock");
+    ask(&sandbox, &["lock", "--for", "1h"]).expect_success();
+    let folder = sandbox.state_dir().join("lariat/claims");
+    let file = fs::read_dir(&folder).expect("locks").next().expect("a lock").expect("a lock").path();
+    fs::write(&file, "{").expect("torn");
+    let elsewhere = sandbox.project("elsewhere");
+    let order = ["claude", "--cwd", elsewhere.to_str().expect("UTF-8")];
+    assert_eq!(ask(&sandbox, &[&["launch"], &order[..]].concat()).code(), 3, "whose it is cannot be told");
+    ask(&sandbox, &["unlock"]).expect_success();
+    launch(&sandbox, &order);
+    // One that has run out is nobody's, and so is a time that no end could be written for.
+    ask(&sandbox, &["lock", "--for", "0s"]).expect_success();
+    assert_eq!(ask(&sandbox, &["unlock"]).code(), 2);
+    assert_eq!(ask(&sandbox, &["lock", "--for", "99999999999999d"]).code(), 2);
+    assert_eq!(ask(&sandbox, &["stop", "--all", "--grace", "99999999999999d"]).code(), 2);
 }
 
 #[test]
