@@ -150,8 +150,11 @@ impl All {
     /// What was launched under the handle that a session has.
     pub fn take(&mut self, session: &lariat_core::Session) -> Option<Launched> {
         let handle = session.handle.as_deref()?;
-        let id = self.by_id.iter().find(|(_, l)| l.record.launch.handle == handle)?.0.clone();
-        self.by_id.remove(&id)
+        let is_it = |l: &Launched| l.record.launch.handle == handle;
+        match self.by_id.iter().find(|(_, l)| is_it(l)).map(|(id, _)| id.clone()) {
+            Some(id) => self.by_id.remove(&id),
+            None => self.without_id.iter().position(is_it).map(|at| self.without_id.swap_remove(at)),
+        }
     }
 
     /// What was launched and is this session: by its id, or because its very process
@@ -163,7 +166,16 @@ impl All {
             let same = id.strip_prefix(&launched.record.agent).is_some_and(|rest| rest.starts_with(':'));
             same.then_some(launched)
         };
-        self.by_id.get(id).or_else(moved)
+        // One whose launcher was killed before it knew the id.
+        let unnamed = || {
+            let process = sighting.process.as_ref()?;
+            let is_it = |l: &&Launched| {
+                let agent = l.shim.as_ref().map(|s| &s.agent).filter(|agent| agent.is_numbered_here());
+                agent.is_some_and(|agent| (agent.pid, agent.start) == (process.pid, process.start))
+            };
+            self.without_id.iter().find(is_it)
+        };
+        self.by_id.get(id).or_else(moved).or_else(unnamed)
     }
 
     /// The agents of all but one, and what was hung on their ends; and their shims and
@@ -217,7 +229,12 @@ impl Launched {
 
     /// Reads one folder; `None` if nothing was launched from it.
     pub fn read(folder: &Path) -> Result<Option<Launched>, record::RecordError> {
-        let Some(record) = record::read::<Record>(folder, record::LAUNCH)? else { return Ok(None) };
+        let Some(mut record) = record::read::<Record>(folder, record::LAUNCH)? else { return Ok(None) };
+        if record.native_id.is_none() {
+            // Whoever launched it may have been killed before the agent showed it.
+            let adapter = lariat_adapters::named(&record.agent);
+            record.native_id = adapter.and_then(|adapter| start::id_in_output(folder, adapter));
+        }
         Ok(Some(Launched {
             folder: folder.to_owned(),
             described: record.ask.described.clone(),

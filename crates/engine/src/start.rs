@@ -429,11 +429,7 @@ impl Start<'_> {
 
     /// The id that the agent shows: in its first output, or by what its process holds.
     fn shown(&self, agent: &Process) -> Option<String> {
-        let output = lariat_sys::file::open(&self.folder.join("stdout")).ok().and_then(|(file, _)| {
-            use io::{BufRead as _, Read as _};
-            io::BufReader::new(file.take(FIRST_LINE)).lines().next()?.ok()
-        });
-        output.and_then(|line| self.adapter.id_in_output(&line)).or_else(|| {
+        id_in_output(self.folder, self.adapter).or_else(|| {
             let answer =
                 list(Question { scope: Scope::Live, agent: Some(self.adapter.name()), ..self.question.clone() });
             let (pid, start) = (Some(agent.pid), Some(agent.start));
@@ -468,6 +464,14 @@ impl Start<'_> {
             run: None,
         }
     }
+}
+
+/// The id that an agent shows in its first output.
+pub(crate) fn id_in_output(folder: &Path, adapter: &dyn Adapter) -> Option<String> {
+    use io::{BufRead as _, Read as _};
+    let (file, _) = lariat_sys::file::open(&folder.join("stdout")).ok()?;
+    let line = io::BufReader::new(file.take(FIRST_LINE)).lines().next()?.ok()?;
+    adapter.id_in_output(&line)
 }
 
 /// Waits until the agent is on record, and lets the claims' lock go.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::asking::{ask, id, lariat, list};
 use crate::claude_store::ClaudeStore;
+use crate::codex_store::CodexStore;
 
 /// A sandbox with agents to launch: they sit still until they are ended.
 fn with_agents(name: &str) -> Sandbox {
@@ -350,6 +351,51 @@ fn what_acts_puts_a_shim_in_the_place_of_a_killed_one_and_looking_does_not() {
     assert_eq!(shims().len(), 1);
     let journal = ask(&sandbox, &["journal"]);
     assert!(journal.stdout.contains("take over"), "{}", journal.stdout);
+}
+
+#[test]
+fn one_whose_launcher_is_killed_before_it_shows_its_id_has_its_handle() {
+    for headless in [true, false] {
+        let sandbox = Sandbox::new("unheard");
+        let (work, codex) = (sandbox.work(), CodexStore::of(&sandbox));
+        let (id, lock) = (id(1), codex.lock_file(&id(1)));
+        let said =
+            if headless { json!({"type": "thread.started", "thread_id": id}).to_string() } else { String::new() };
+        let script = format!(
+            ": > here; read x < go; echo '{said}'; exec 9>>'{}'; flock 9; : > locked; read x < stay",
+            lock.display()
+        );
+        install(&sandbox, "codex", &script);
+        sandbox.run(["mkfifo".into(), work.join("go"), work.join("stay")]).expect_success();
+        let kind = if headless { &["--headless", "-p", "fix it"][..] } else { &[] };
+        let order = [&["launch", "codex", "--group", "night"], kind].concat();
+        let launcher = sandbox.spawn(&lariat(&sandbox, &order));
+        wait_until("the agent runs", DEADLINE, || work.join("here").exists());
+        let sessions = sandbox.state_dir().join("lariat/sessions");
+        let folder = fs::read_dir(&sessions).expect("sessions").next().expect("one").expect("one").path();
+        wait_until("it is on record", DEADLINE, || folder.join("shim.json").exists());
+        launcher.signal(Signal::KILL);
+        launcher.wait(DEADLINE);
+        fs::write(work.join("go"), "go\n").expect("it goes on");
+        wait_until("it holds its thread", DEADLINE, || work.join("locked").exists());
+        drop(codex.thread(&id).asked("fix it"));
+        let handle = folder.file_name().and_then(|name| name.to_str()).expect("a handle");
+        let seen = list(&sandbox);
+        let session = seen.session(&id);
+        assert_eq!((&session["handle"], &session["group"]), (&json!(handle), &json!("night")), "{}", seen.text);
+        ask(&sandbox, &["logs", handle]).expect_success();
+        // One that ended by itself is known by what it showed, one that was ended by that.
+        if headless {
+            fs::write(work.join("stay"), "go\n").expect("it ends");
+            wait_until("it has ended", DEADLINE, || folder.join("exit.json").exists());
+        } else {
+            ask(&sandbox, &["kill", handle]).expect_success();
+        }
+        let seen = list(&sandbox);
+        let session = seen.session(&id);
+        assert_eq!((&session["handle"], &session["live"]), (&json!(handle), &json!(false)), "{}", seen.text);
+        assert!(session["exit"].is_object(), "{}", seen.text);
+    }
 }
 
 #[test]
