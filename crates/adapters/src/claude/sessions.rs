@@ -326,6 +326,7 @@ fn sighting(
         }
     }
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
+    let ended = ended.filter(|at| *at <= look.now); // no file was written in the future
     let mut about = about(known, job, seen, cwd);
     about.ended_at = ended;
     let elsewhere = entries.iter().filter(|(e, h)| matches!(h, Holder::Elsewhere(_)) && e.is_of_this_machine());

@@ -255,3 +255,21 @@ fn a_halted_agent_lives() {
     seen.expect(&one, "working", Some(agent.pid()));
     seen.expect(&two, "working", Some(thread.pid()));
 }
+
+#[test]
+fn when_it_ended_is_not_told_by_a_file_of_the_future() {
+    let sandbox = Sandbox::new("future");
+    let claude = ClaudeStore::of(&sandbox);
+    drop(claude.session(&id(1)).asked("fix it").answered("done").left());
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    assert!(seen.session(&id(1))["ended_at"].is_string(), "{}", seen.text);
+    let file = format!("{}.jsonl", id(1));
+    let home = sandbox.home();
+    let touch =
+        ["find", home.to_str().expect("UTF-8"), "-name", &file, "-exec", "touch", "-d", "2100-01-01", "{}", "+"];
+    sandbox.run(touch).expect_success();
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    assert!(seen.session(&id(1))["ended_at"].is_null(), "{}", seen.text);
+}
