@@ -101,7 +101,12 @@ impl Directory {
 /// Whether a directory may be written to, or made: what keeps us from it, if not.
 pub fn may_write(path: &Path) -> io::Result<()> {
     let there = path.ancestors().find(|p| p.exists()).unwrap_or(path);
-    Ok(rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
+    rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?;
+    let room = rustix::fs::statvfs(there)?;
+    if room.f_blocks > 0 && room.f_bavail == 0 {
+        return Err(rustix::io::Errno::NOSPC.into());
+    }
+    Ok(())
 }
 
 /// Opens a regular file for reading, never blocking, and tells its key as of

@@ -122,6 +122,10 @@ fn doctor_tells_that_nothing_can_be_written() {
     assert_eq!((of(&told, "records"), of(&told, "cache")), (Some(json!("good")), Some(json!("good"))), "{told}");
     let sealed = "exec unshare --mount sh -c 'mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && \
                   exec \"$@\"' sh \"$@\"";
-    let told = through(&sandbox, sealed, &["doctor", "--json"]).json();
-    assert_eq!((of(&told, "records"), of(&told, "cache")), (Some(json!("bad")), Some(json!("lacking"))), "{told}");
+    let full = "exec unshare --mount sh -c 'mount -t tmpfs -o size=64k tmpfs \"$HOME\" && \
+                { cat /dev/zero > \"$HOME/all\" || exec \"$@\"; }' sh \"$@\"";
+    for how in [sealed, full] {
+        let told = through(&sandbox, how, &["doctor", "--json"]).json();
+        assert_eq!((of(&told, "records"), of(&told, "cache")), (Some(json!("bad")), Some(json!("lacking"))), "{told}");
+    }
 }
