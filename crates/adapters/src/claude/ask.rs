@@ -52,6 +52,10 @@ pub fn answer(event: &[u8], decision: &Decision) -> Result<String, String> {
     let questions = event["tool_input"]["questions"].as_array().filter(|_| event["tool_name"] == "AskUserQuestion");
     let decision = match (decision, questions) {
         (Decision::Deny(why), _) => json!({"behavior": "deny", "message": why}),
+        // Where a person must have a hand in it, leave alone is not taken: it must bring what the person decided on.
+        (Decision::Allow, None) if event["tool_name"] == "ExitPlanMode" => {
+            json!({"behavior": "allow", "updatedInput": event["tool_input"]})
+        }
         (Decision::Allow, None) => json!({"behavior": "allow"}),
         (Decision::Allow, Some(_)) => return Err("it asks a question; `lariat answer` answers it".into()),
         (Decision::Answer(_), None) => {
@@ -118,6 +122,8 @@ mod tests {
         assert_eq!(said(event, Decision::Allow)["behavior"], "allow");
         assert_eq!(said(event, Decision::Deny(Some("not now".into())))["message"], "not now");
         assert!(answer(event.as_bytes(), &Decision::Answer(vec!["yes".into()])).is_err());
+        let plan = r#"{"tool_name":"ExitPlanMode","tool_input":{"plan":"1. Look."}}"#;
+        assert_eq!(said(plan, Decision::Allow)["updatedInput"]["plan"], "1. Look.", "or the program goes on asking");
         assert!(asked(b"nonsense").is_none() && answer(b"nonsense", &Decision::Allow).is_err());
     }
 }

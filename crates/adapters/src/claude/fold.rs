@@ -43,6 +43,9 @@ const NOTICE: &str = "<task-notification>";
 /// How a line of a command of the program itself begins, which opens no turn; the last as versions before 2.1 wrote it.
 const OWN_COMMANDS: [&str; 3] = ["<command-name>", "<local-command", "<user-memory-input>"];
 
+/// How a line begins by which the program records that a person left it: it is not always in time to.
+const EXITS: [&str; 2] = ["<command-name>/exit<", "<command-name>/quit<"];
+
 /// How the last turn stands.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stand {
@@ -97,6 +100,8 @@ pub struct Transcript {
     beside: Option<bool>,
     /// The last thing said was the exit's accounting: the session was left.
     pub left: bool,
+    /// A person left it since the last turn began or ended.
+    pub exited: bool,
     cost_usd: Option<f64>,
     cost_tokens: Option<[u64; 4]>,
     /// Since when the exit's accounting counts: it goes on with that of the run before, unless that was killed.
@@ -126,6 +131,11 @@ impl Transcript {
     pub fn accounted(&self) -> Option<(Tokens, Option<f64>)> {
         let all = self.cost_since.is_none_or(|since| self.started.is_none_or(|started| since <= started));
         self.cost_tokens.filter(|_| self.left && all).map(|used| (to_tokens(used), self.cost_usd))
+    }
+
+    /// Whether the process that left it had started after this.
+    pub fn was_left_by_one_since(&self, at: Time) -> bool {
+        self.left && self.cost_since.is_some_and(|since| since > at.0)
     }
 
     /// Whether the model was told that this task of its own has come to an end.
@@ -169,6 +179,7 @@ impl Transcript {
         }
         if OWN_COMMANDS.iter().any(|tag| text.starts_with(tag)) {
             self.unqueue(); // it was what waited
+            self.exited |= EXITS.iter().any(|exit| text.starts_with(exit));
             return;
         }
         if text.starts_with("<bash-input>") || text.starts_with("<bash-stdout>") {
@@ -259,6 +270,7 @@ impl Transcript {
         self.stand = Stand::Open;
         self.needs = None;
         self.left = false;
+        self.exited = false;
         self.halted = false;
         self.blind = false;
     }
@@ -268,6 +280,7 @@ impl Transcript {
         self.needs = None;
         self.calls.clear();
         self.left = false;
+        self.exited = false;
         self.halted = false;
         self.blind = false;
     }
@@ -438,6 +451,7 @@ impl Fold for Transcript {
         self.needs = None;
         self.calls.clear();
         self.left = false;
+        self.exited = false;
         self.halted = false;
         self.cost_tokens = None;
         self.cost_usd = None;

@@ -1,6 +1,6 @@
 //! Who left with `/exit`, or with a word that means the same; and who went on to another session.
 //!
-//! No way of leaving Claude Code is written into the transcript. A turn that
+//! Hardly ever is the leaving of Claude Code written into the transcript. A turn that
 //! looks open at its end may have been left on purpose: then `history.jsonl`
 //! has an `/exit` for the session that is younger than its last record. With a `/clear` or the like the process goes on
 //! to another session, and its sub-agents with it.

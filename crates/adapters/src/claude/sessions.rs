@@ -293,8 +293,10 @@ fn sighting(
             presence(look, entries, starting, transcript, candidate, &mut observations);
         }
     }
-    // What an entry said that a killed process left behind is nothing of the one that is here.
-    let speaks = if bond.is_some() { entry } else { known };
+    // What an entry said that a killed process left behind is nothing of the one that is here, or of one that came since
+    // and was left.
+    let is_past = |e: &&Entry| e.state_at.zip(transcript).is_some_and(|(at, t)| t.was_left_by_one_since(at));
+    let speaks = if bond.is_some() { entry } else { known.filter(|e| !is_past(e)) };
     if let Some((entry, state)) = speaks.and_then(|e| e.state.clone().map(|s| (e, s))) {
         let source = look.places.shown(&entry.path);
         observations.push(Observation::new(Witness::Registry, Fact::State(state)).at(entry.state_at).from(source));
@@ -320,9 +322,8 @@ fn sighting(
                 let lacks = lacks.map(|ask| store(Fact::Asks(ask)).at(failed));
                 observations.extend(lacks.or_else(|| asks(entry, seen).map(|ask| store(Fact::Asks(ask)))));
             }
-            None => {
-                observations.extend(transcript.filter(|_| open).and_then(|t| left(look, history, &session, t, job)))
-            }
+            None => observations
+                .extend(transcript.filter(|_| open).and_then(|t| left(look, history, (&session, path), t, job))),
         }
     }
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
@@ -429,7 +430,7 @@ fn asks(entry: Option<&Entry>, seen: &Seen) -> Option<Ask> {
 fn left(
     look: &Look<'_>,
     history: &History<'_>,
-    session: &str,
+    (session, path): (&str, &Path),
     t: &Transcript,
     job: Option<&Job>,
 ) -> Option<Observation> {
@@ -437,11 +438,15 @@ fn left(
         let fact = Fact::Left("claude stop".into());
         return Some(Observation::new(Witness::Store, fact).at(job.updated).from(look.places.shown(&job.path)));
     }
-    let typed = t.in_terminal && history.left_by_exit(session, t.updated);
-    typed.then(|| {
-        let source = look.places.shown(&look.places.claude.join("history.jsonl"));
-        Observation::new(Witness::Store, Fact::Left("/exit".into())).from(source)
-    })
+    if !t.in_terminal {
+        return None;
+    }
+    let exit = Observation::new(Witness::Store, Fact::Left("/exit".into()));
+    if t.exited {
+        return Some(exit.at(t.updated.map(Time)).from(look.places.shown(path)));
+    }
+    let source = || look.places.shown(&look.places.claude.join("history.jsonl"));
+    history.left_by_exit(session, t.updated).then(|| exit.from(source()))
 }
 
 fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Option<String>) -> About {

@@ -287,6 +287,10 @@ impl Rollout {
             return;
         }
         self.counted = told;
+        // Of a context that has no room left it says just that, in place of what was used.
+        if told.is_some_and(|used| used == [0; 4]) && total.get("total_tokens").u64() > Some(0) {
+            return;
+        }
         if !std::mem::take(&mut self.recorded) {
             self.tokens = told;
         }

@@ -316,6 +316,23 @@ fn what_claude_asks_is_answered_from_another_terminal() {
 }
 
 #[test]
+fn a_plan_of_claude_s_is_approved_from_another_terminal() {
+    let stage = Stage::new("approve-plan");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["claude", "-p", "PLAN it", "--", "--permission-mode", "plan"]);
+    stage.until("waiting", "plan");
+    act(&stage, &["deny", handle(&launched), "not", "so", "--json"]);
+    stage.until("idle", "");
+    act(&stage, &["send", handle(&launched), "PLAN anew", "--json"]);
+    stage.until("waiting", "plan");
+    act(&stage, &["approve", handle(&launched), "--json"]);
+    stage.until("idle", "");
+    let asked = stage.model.requests();
+    assert!(asked.iter().any(|r| r.body.to_string().contains("approved")), "the model is told that it may go on");
+    act(&stage, &["kill", handle(&launched), "--json"]);
+}
+
+#[test]
 fn a_headless_claude_that_is_told_to_ask_waits_for_the_answer() {
     let stage = Stage::new("approve-p");
     let _claude = Claude::install(&stage.sandbox, &stage.model);

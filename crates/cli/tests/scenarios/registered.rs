@@ -98,6 +98,29 @@ fn what_a_killed_process_said_last_is_nothing_of_the_next() {
 }
 
 #[test]
+fn what_a_killed_process_said_last_is_nothing_of_one_that_came_since_and_was_left() {
+    let sandbox = Sandbox::new("said-before");
+    let claude = ClaudeStore::of(&sandbox);
+    let at = crate::moment::now() - 60_000;
+    let ended = |n: u64, since: i64| {
+        let killed = sandbox.lookalike("claude", &[]);
+        // Busy with what leaves no record: it compacts.
+        let _entry = claude.register(&killed, &id(n)).says("busy").with("statusUpdatedAt", json!(at + 10_000));
+        let talk = claude.session(&id(n)).at(at).asked("fix it").answered("fixed");
+        killed.signal(Signal::KILL);
+        killed.wait(DEADLINE);
+        list(&sandbox).expect(&id(n), "interrupted", None);
+        drop(talk.line(&json!({"type": "cost-state", "totalCostUSD": 0, "startTime": since, "modelUsage": {}})));
+    };
+    ended(1, at + 20_000);
+    // This accounting is of a run before the one that was killed.
+    ended(2, at);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "done", None);
+    seen.expect(&id(2), "interrupted", None);
+}
+
+#[test]
 fn the_id_of_one_that_goes_on_is_nobody_s_until_it_has_found_with_what() {
     let sandbox = Sandbox::new("continues");
     let claude = ClaudeStore::of(&sandbox);

@@ -34,6 +34,28 @@ fn a_word_that_leaves_is_as_good_as_the_command() {
 }
 
 #[test]
+fn a_leaving_that_the_program_has_recorded_itself_counts() {
+    let sandbox = Sandbox::new("leaving-recorded");
+    let claude = ClaudeStore::of(&sandbox);
+    let command = |word: &str| {
+        json!({"type": "user", "message": {"role": "user", "content":
+        format!("<command-name>{word}</command-name>\n            <command-message>it</command-message>")}})
+    };
+    for (n, word) in (1..).zip(["/exit", "/quit", "/status"]) {
+        // It is written a moment after the history has it.
+        claude.typed(&id(n), word);
+        claude.session(&id(n)).at(now() + 50).asked("fix it").said(command(word)).left();
+    }
+    // Whoever goes on has not left.
+    claude.session(&id(4)).asked("fix it").said(command("/exit")).asked("go on").left();
+    let seen = list(&sandbox);
+    for (n, status) in [(1, "stopped"), (2, "stopped"), (3, "interrupted"), (4, "interrupted")] {
+        seen.expect(&id(n), status, None);
+    }
+    assert_eq!(seen.session(&id(1))["reason"], "ended by a person: /exit");
+}
+
+#[test]
 fn what_the_program_does_for_itself_is_no_turn_and_no_end_of_one() {
     let sandbox = Sandbox::new("for-itself");
     let claude = ClaudeStore::of(&sandbox);
@@ -540,4 +562,30 @@ fn an_end_of_a_rollout_that_cannot_be_read_is_not_guessed_at() {
     assert_eq!(with_broken(ends[1], all), "unknown", "it may have been the end, or an error");
     assert_eq!(with_broken(ends[0], all), "done", "what came later tells");
     assert_eq!(with_broken(calls[0] - 1, calls[0] + 1), "interrupted", "it was at work after that");
+}
+
+#[test]
+fn that_a_context_is_full_is_no_count_of_what_was_used() {
+    let sandbox = Sandbox::new("codex-full");
+    let codex = CodexStore::of(&sandbox);
+    let count = |input: u64, output: u64, cached: u64, total: u64| {
+        let used = json!({"input_tokens": input, "cached_input_tokens": cached, "cache_write_input_tokens": 0,
+            "output_tokens": output, "reasoning_output_tokens": 0, "total_tokens": total});
+        json!({"type": "token_count", "info": {"total_token_usage": used}})
+    };
+    let full = |n: u64| {
+        let thread = codex.thread(&id(n)).asked("fix it").answered("fixed").asked("more");
+        thread.add("event_msg", count(0, 0, 0, 258_400)).failed_by("no room", &json!("context_window_exceeded"))
+    };
+    full(1);
+    // What it goes on with counts again.
+    full(2).asked("go on").add("event_msg", count(840, 14, 600, 259_254));
+    // Nothing was used yet.
+    codex.thread(&id(3)).asked("fix it").add("event_msg", count(0, 0, 0, 0)).failed("no");
+    let seen = list(&sandbox);
+    let used = |input: u64, output: u64, cached: u64| json!({"input": input, "output": output, "cache_read": cached, "cache_write": 0});
+    for (n, tokens) in [(1, used(420, 7, 300)), (2, used(840, 14, 600)), (3, used(0, 0, 0))] {
+        assert_eq!(seen.session(&id(n))["tokens"], tokens, "{n}");
+    }
+    seen.expect(&id(1), "failed", None);
 }

@@ -181,6 +181,28 @@ fn compacting() {
 }
 
 #[test]
+fn killed_while_it_compacts_then_resumed_and_ended_at_its_prompt() {
+    let stage = Stage::new("tui-compacting-killed");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let (tui, row) = ready(&stage, &claude, &[]);
+    turn(&stage, &tui, row.id(), "hello");
+    tui.submit("/compact HOLD here", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until("working", "").held_by(tui.pid());
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("interrupted");
+    // What the killed one said last says nothing of the next one.
+    let tui = claude.terminal(&["--resume", row.id()]);
+    stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", row.id());
+    tui.signal(Signal::TERM);
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(143));
+    let row = stage.now().ended("done");
+    stage.agree(&row);
+    stage.keep(Store::Claude, &[(&row, "done")]);
+}
+
+#[test]
 fn asked_by_the_server_of_a_tool() {
     let stage = Stage::new("tui-elicitation");
     let claude = Claude::install(&stage.sandbox, &stage.model);
