@@ -330,6 +330,9 @@ fn sighting(
     let ended = ended.filter(|at| *at <= look.now); // no file was written in the future
     let mut about = about(known, job, seen, cwd);
     about.ended_at = ended;
+    // At its prompt it runs nothing, whatever a killed process has left without a result.
+    let rests = entry.is_some_and(|e| matches!(e.state, Some(State::Idle | State::Shell)));
+    about.tool = about.tool.filter(|_| !rests);
     let elsewhere = entries.iter().filter(|(e, h)| matches!(h, Holder::Elsewhere(_)) && e.is_of_this_machine());
     // Nobody here, and not somebody who has gone on to another session.
     let is = |e: &Entry, p: &Process| p.pid == e.pid && Some(p.start) == e.proc_start;

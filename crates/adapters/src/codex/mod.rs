@@ -14,6 +14,7 @@
 mod bind;
 mod fold;
 mod rollouts;
+mod script;
 mod sessions;
 mod spent;
 pub mod talk;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bind::{Held, Hold};
 use super::fold::{Rollout, Stand};
 use super::rollouts::{Stored, beginnings, rollouts};
+use super::script::{self, is_script};
 use super::{NAME, is_exec, warning};
 use crate::agent_process as ap;
 use crate::json::{Keep, Value};
@@ -397,12 +398,15 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
         let kind = match call.name.as_str() {
             "request_user_input" => AskKind::Question,
             name if COMMANDS.contains(&name) || name == "apply_patch" => AskKind::Permission,
+            _ if script::may_ask(call) => AskKind::Permission,
             _ => return None,
         };
         let asks = || {
             let person = f.reviewer.as_deref().is_none_or(|who| who == "user");
             let asks = person && f.policy.as_deref().is_some_and(|p| p != "never");
-            let settled = call.at.is_none_or(|at| look.now.0 - at >= SETTLING_MS);
+            // A script begins anew with each tool that has ended.
+            let begun = call.at.max(f.updated.filter(|_| is_script(call)));
+            let settled = begun.is_none_or(|at| look.now.0 - at >= SETTLING_MS);
             asks && settled && !is_running(look, hold, thread, call)
         };
         (begun && (kind == AskKind::Question || asks())).then_some((call, kind))
@@ -413,14 +417,15 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
     Some(Observation::new(Witness::Process, Fact::Asks(ask)).at(call.at.map(Time)).from(source))
 }
 
-/// Whether a child runs this call: marked with its id, or unmarked and started
+/// Whether a child runs this call: marked with its id, or unmarked or by a script and started
 /// since. Commands of earlier calls may live on, and servers of tools always do.
 fn is_running(look: &Look<'_>, hold: &Hold, thread: &str, call: &Call) -> bool {
     let Ok(table) = look.table else { return true };
-    table.descendants(hold.bond.process.pid).into_iter().any(|child| {
+    table.descendants(hold.bond.process.pid).into_iter().filter(|child| child.comm != script::HOST).any(|child| {
         let since = || call.at.is_none_or(|at| ap::started(child).0 >= at - SETTLING_MS / 2);
         match process::environment(child.pid) {
             Ok(environment) => match (environment.get("CODEX_THREAD_ID"), environment.get("CODEX_TOOL_CALL_ID")) {
+                (other, Some(_)) if is_script(call) => other == Some(thread) && since(),
                 (_, Some(id)) => id == call.id,
                 (Some(other), None) => other == thread && since(),
                 (None, None) => !hold.server && since(),

@@ -259,6 +259,36 @@ fn waiting_is_told_from_a_call_that_nobody_runs() {
 }
 
 #[test]
+fn a_script_that_nobody_runs_a_command_for_waits() {
+    let sandbox = Sandbox::new("scripts");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["app-server"]);
+    let then = now();
+    let script = |n: u64, text: &str| {
+        codex.lock(&agent, &id(n));
+        let call = json!({"type": "custom_tool_call", "name": "exec", "call_id": "c", "input": text});
+        codex.thread(&id(n)).at(then).asked("clean").add("response_item", call)
+    };
+    let (command, ran) = ("text(await tools.exec_command({cmd: 'rm -rf build'}));", "exec-1");
+    let ended = || json!({"type": "item_completed", "item": {"type": "CommandExecution", "id": ran}});
+    script(1, command);
+    // Its command runs, under an id of its own.
+    script(2, command);
+    agent.detach(&[("CODEX_THREAD_ID", &id(2)), ("CODEX_TOOL_CALL_ID", ran)]);
+    // One of its tools is not a command.
+    script(3, "await tools.exec_command({cmd: 'ls'}); await tools.mcp__web__find({})");
+    // One command has just ended: the next may be about to begin.
+    let busy = script(4, command);
+    wait_until("the calls to be older than any that may be about to run", DEADLINE, || now() > then + 1500);
+    drop(busy.at(now() + 60_000).add("event_msg", ended()));
+    let seen = list(&sandbox);
+    for (n, status) in [(1, "waiting"), (2, "working"), (3, "working"), (4, "working")] {
+        seen.expect(&id(n), status, Some(agent.pid()));
+    }
+    assert_eq!(seen.session(&id(1))["reason"], format!("permission: exec {command}"));
+}
+
+#[test]
 fn of_several_calls_at_once_the_one_that_nobody_runs_waits() {
     let sandbox = Sandbox::new("several-calls");
     let codex = CodexStore::of(&sandbox);

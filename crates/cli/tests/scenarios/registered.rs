@@ -95,6 +95,13 @@ fn what_a_killed_process_said_last_is_nothing_of_the_next() {
     // Not registered yet.
     let next = sandbox.lookalike("claude", &["--resume", &id(1)]);
     list(&sandbox).expect(&id(1), "starting", Some(next.pid()));
+    // At its prompt it runs nothing of what the killed one had called for.
+    let entry = claude.register(&next, &id(1)).says("idle");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "idle", Some(next.pid()));
+    assert_eq!(seen.session(&id(1))["tool"], json!(null));
+    let _entry = entry.waits_for("permission prompt");
+    assert_eq!(list(&sandbox).session(&id(1))["tool"], "Bash make");
 }
 
 #[test]

@@ -10,11 +10,15 @@ use super::{Api, Reply, Said, Script, Turn, fresh_id, script, usage};
 
 /// The shell tools, newest first, and how each takes a command.
 const SHELLS: [&str; 3] = ["exec_command", "shell_command", "shell"];
+/// The tool that takes a script, which calls the others.
+const SCRIPTS: &str = "functions.exec";
 
 /// Finds the newest prompt and whether a tool's result came after it.
 pub(super) fn read(body: &Value) -> Said {
     let mut tools = Vec::new();
-    for tool in body["tools"].as_array().into_iter().flatten() {
+    let items = || body["input"].as_array().into_iter().flatten();
+    let added = items().filter(|item| item["type"] == "additional_tools").map(|item| &item["tools"]);
+    for tool in std::iter::once(&body["tools"]).chain(added).filter_map(Value::as_array).flatten() {
         let name = tool["name"].as_str().or(tool["type"].as_str()).unwrap_or_default();
         tools.push(name.to_owned());
         // A namespace holds tools of its own, shown here as `namespace.tool`.
@@ -24,14 +28,14 @@ pub(super) fn read(body: &Value) -> Said {
     }
     let mut said = Said {
         api: Api::Responses,
-        main: tools.iter().any(|tool| SHELLS.contains(&tool.as_str())),
+        main: tools.iter().any(|tool| SHELLS.contains(&tool.as_str()) || tool == SCRIPTS),
         tools,
         ..Said::default()
     };
     if let Some(prompt) = body["input"].as_str() {
         said.prompt = prompt.to_owned();
     }
-    for item in body["input"].as_array().into_iter().flatten().rev() {
+    for item in items().rev() {
         let kind = item["type"].as_str().unwrap_or("message");
         if kind.ends_with("_call_output") {
             said.tool_result = true;
@@ -136,9 +140,11 @@ fn items(script: &Script, said: &Said) -> Vec<Value> {
         }
         item
     };
+    let scripted = offered(SCRIPTS);
     let shell = |command: &str| {
         let name = SHELLS.into_iter().find(|name| offered(name)).unwrap_or("shell");
         let mut arguments = match name {
+            _ if scripted => json!({"cmd": command}),
             "exec_command" => json!({"cmd": command}),
             "shell_command" => json!({"command": command}),
             _ => json!({"command": ["bash", "-lc", command]}),
@@ -146,6 +152,11 @@ fn items(script: &Script, said: &Said) -> Vec<Value> {
         if script.escalate {
             arguments["sandbox_permissions"] = json!("require_escalated");
             arguments["justification"] = json!("scripted");
+        }
+        if scripted {
+            let input = format!("text(await tools.exec_command({arguments}));");
+            return json!({"type": "custom_tool_call", "id": fresh_id("ctc"), "call_id": fresh_id("call"),
+                "name": "exec", "input": input, "status": "completed"});
         }
         call(name, &arguments)
     };

@@ -132,6 +132,31 @@ fn waiting_for_an_approval_then_in_the_tool() {
     stage.agree_on_reply(&row, "tool finished");
 }
 
+/// The models of today write a script that calls the tools, and a program beside Codex runs it.
+#[test]
+fn a_script_that_waits_for_an_approval_then_runs() {
+    let stage = Stage::new("tui-script-approval");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let tui = codex.terminal(Daemon::None, &["-m", "gpt-6.1-sol"]);
+    tui.wait_for_text("GPT-6.1-Sol", DEADLINE);
+    tui.submit("ESCALATE TOOL touch started; cat pipe", DEADLINE);
+    tui.wait_for_text("Would you like to run the following command?", DEADLINE);
+    let script = "exec text(await tools.exec_command({\"cmd\":\"touch started; cat pipe\"";
+    let row = stage.until("waiting", &format!("permission: {script}")).held_by(tui.pid());
+    assert_eq!(stage.agree(&row)["asks"], row.0["reason"]);
+    stage.keep(Store::Codex, &[(&row, "interrupted")]);
+
+    tui.choose('›', 1, DEADLINE);
+    stage.until_started();
+    let row = stage.until("working", &format!("running {script}")).held_by(tui.pid());
+    assert_eq!(stage.agree(&row)["asks"], Value::Null);
+    stage.sandbox.run(["sh", "-c", "echo > pipe"]).expect_success();
+    tui.wait_for_text("tool finished", DEADLINE);
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).used(total(&codex));
+    stage.agree_on_reply(&row, "tool finished");
+}
+
 #[test]
 fn a_tool_that_needs_no_approval() {
     let stage = Stage::new("tui-tool");
