@@ -36,6 +36,7 @@ use lariat_sys::process::{Identity, is_gone};
 use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
+use crate::acp;
 use crate::launched::{self, Launched};
 use crate::list::{Known, Question, list};
 use crate::records::{self, Locks, Run, Wish, Wishes};
@@ -125,8 +126,12 @@ fn wish_and_end(
     if let (Err(e), false) = (&act, how.force) {
         return Err(StopError::NotDurable(how.verb(), copy(e)));
     }
+    // One that was launched as another agent, whose connection lariat owned, is two adapters' (`one_row`).
+    let owned = session.handle.as_ref().and_then(|h| read_launched(places, h));
+    let owned = owned.filter(|l| l.record.agent != session.agent && acp::is_owned(&l.record.agent));
+    let agent = owned.is_none().then_some(session.agent);
     // Looked at again, now that nobody starts it: it may have been between two runs.
-    let fresh = list(Question { scope: Scope::All, agent: Some(session.agent), ..Question::of(places) });
+    let fresh = list(Question { scope: Scope::All, agent, ..Question::of(places) });
     let fresh = fresh.listing.sessions.into_iter().find(|s| s.id == session.id);
     let session = fresh.as_deref().unwrap_or(session);
     let wishes = Wishes::read(places);
@@ -181,8 +186,11 @@ fn wish_and_end(
     if let Some(launched) = launched.as_ref().filter(|_| wish.process.is_some()) {
         let _ = launched.move_on(session.native_id.raw()); // only the handle's way to it
     }
-    let folder = launched.as_ref().map(|l| l.folder.clone());
-    let stored = folder.map_or_else(|| records::put(places, &wish), |folder| records::put_in(&folder, &wish));
+    let stored = match (&owned, &launched) {
+        (Some(owned), _) => put_for_both(places, &wishes, owned, session.native_id.raw(), &wish),
+        (None, Some(launched)) => records::put_in(&launched.folder, &wish),
+        (None, None) => records::put(places, &wish),
+    };
     match stored {
         Err(e) if how.force => *unrecorded = Some(e),
         Err(e) => return Err(StopError::NotDurable(how.verb(), e)),
@@ -202,6 +210,15 @@ fn wish_and_end(
     point("stop.ended");
     journal(places, how.verb(), session.id.raw(), &outcome);
     Ok(outcome)
+}
+
+/// Stores a wish for a session that is shown as its agent's own, and for the same session as it was launched: once it
+/// has ended, it is shown as that again, and must not be brought back.
+fn put_for_both(places: &Places, wishes: &Wishes, owned: &Launched, native: &str, wish: &Wish) -> io::Result<()> {
+    let mut launched = Wish { id: format!("{}:{native}", owned.record.agent), ..wish.clone() };
+    launched.intent.generation = wishes.by_id.get(&launched.id).map_or(1, |w| w.intent.generation + 1);
+    records::put_in(&owned.folder, &launched)?;
+    records::put(places, wish)
 }
 
 fn remote(session: &Session) -> Option<&'static dyn Remote> {

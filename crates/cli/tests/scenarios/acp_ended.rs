@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::acp::{Launched, Stage};
 use crate::asking::{id, list};
 use crate::claude_store::ClaudeStore;
+use crate::gemini_store::{GeminiStore, gemini};
 
 #[test]
 fn each_turn_ends_as_the_agent_says() {
@@ -179,5 +180,35 @@ fn a_session_that_its_own_program_has_open_is_one_row_and_not_ours_to_take() {
     assert_eq!(seen.sessions().iter().filter(|s| s["native_id"] == id(1)).count(), 1, "{:#}", seen.json);
     let refused = stage.ask(&["resume", &id(1)]);
     assert_eq!(refused.code(), 3, "{refused:?}");
+    assert_eq!(stage.agents(), [0; 0], "nothing was started");
+}
+
+#[test]
+fn what_was_ended_where_its_own_program_had_it_open_is_not_brought_back() {
+    let stage = Stage::new("acp-ended-elsewhere");
+    let sandbox = &stage.sandbox;
+    let launched = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);
+    stage.until(&launched, "working", "");
+    stage.kill_owner(&launched);
+    stage.until(&launched, "interrupted", "by signal 9");
+    stage.nothing_is_left();
+    let native = launched.0["native_id"].as_str().expect("an id").to_owned();
+    let row = list(sandbox).session(&native).clone();
+    assert_eq!(row["restorable"], true, "{row:#}");
+
+    // A process of the agent's own goes on with it, as Claude's does after a kill of what speaks ACP for it.
+    drop(GeminiStore::of(sandbox).session(&native).asked("go"));
+    let agent = sandbox.spawn(&gemini(sandbox, &["--session-id", &native]));
+    wait_until("it is seen", DEADLINE, || list(sandbox).session(&native)["pid"] == agent.pid());
+    let row = list(sandbox).session(&native).clone();
+    assert_eq!((&row["agent"], &row["handle"]), (&"gemini".into(), &launched.0["handle"]), "{row:#}");
+    stage.act(&["kill", launched.handle()]);
+    assert!(sandbox.world().process(agent.pid()).is_none(), "it is gone");
+    let row = list(sandbox).session(&native).clone();
+    let told = ["agent", "handle", "status", "restorable"].map(|key| row[key].clone());
+    let wanted = [json!("acp:scripted"), launched.0["handle"].clone(), json!("stopped"), json!(false)];
+    assert_eq!(told, wanted, "{row:#}");
+    let restored = stage.act(&["restore", "--yes"]);
+    assert_eq!(restored["restore"], json!([]), "{restored:#}");
     assert_eq!(stage.agents(), [0; 0], "nothing was started");
 }
