@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const AGAIN: Duration = Duration::from_millis(5);
 /// How far up a session is followed to the one it works for.
 const DEEPEST: usize = 16;
+/// Which sessions work for no other one that is stored.
+const TOP: &str = "(parent_id IS NULL OR parent_id NOT IN (SELECT id FROM session))";
 /// How much of a prompt is kept.
 const LONGEST: usize = 4000;
 
@@ -194,6 +196,10 @@ impl Db {
         }
         // One moment for all that is asked.
         let moment = self.connection.unchecked_transaction()?;
+        let rings = self.rings().unwrap_or_else(|e| {
+            contents.damage = Some(why(&e));
+            Vec::new()
+        });
         for id in wanted.named {
             if let Some(root) = self.root(id)? {
                 contents.roots.insert(id.clone(), root);
@@ -203,11 +209,10 @@ impl Db {
         only.sort_unstable();
         only.dedup();
         for root in &only {
-            contents.below.insert((*root).clone(), self.below(root)?);
+            contents.below.insert((*root).clone(), self.below(root, &rings)?);
         }
         if wanted.all {
-            let top = "parent_id IS NULL OR parent_id NOT IN (SELECT id FROM session)";
-            let mut asked = self.sessions(top)?;
+            let mut asked = self.sessions(TOP)?;
             let mut rows = asked.query([])?;
             loop {
                 // What lies behind a damaged page is lost, what came before is not.
@@ -222,6 +227,7 @@ impl Db {
                 }
                 look.steps.fetch_add(1, Ordering::Relaxed);
             }
+            self.add(&rings, None, &mut contents)?;
         } else {
             let mut asked = self.sessions("id = ?1")?;
             for root in only {
@@ -231,7 +237,7 @@ impl Db {
                 }
             }
             if let Some(since) = wanted.since {
-                let mut asked = self.sessions("parent_id IS NULL AND time_updated >= ?1")?;
+                let mut asked = self.sessions(&format!("{TOP} AND time_updated >= ?1"))?;
                 let mut rows = asked.query([since])?;
                 while let Some(row) = rows.next()? {
                     let stored = self.session(row);
@@ -239,10 +245,11 @@ impl Db {
                     let new = stored.filter(|stored| !known(stored));
                     contents.sessions.extend(new);
                 }
+                self.add(&rings, Some(since), &mut contents)?;
             }
-            let count = "SELECT count(*) FROM session WHERE parent_id IS NULL";
-            let roots: usize = self.connection.query_row(count, [], |row| row.get(0))?;
-            contents.hidden = roots.saturating_sub(contents.sessions.len());
+            let count = format!("SELECT count(*) FROM session WHERE {TOP}");
+            let roots: usize = self.connection.query_row(&count, [], |row| row.get(0))?;
+            contents.hidden = (roots + rings.len()).saturating_sub(contents.sessions.len());
         }
         contents.sessions.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         let below = contents.below.values().flatten();
@@ -254,6 +261,32 @@ impl Db {
         Ok(contents)
     }
 
+    /// The sessions that are said to work for themselves, or for one that works for them: each is one of its own.
+    fn rings(&self) -> rusqlite::Result<Vec<String>> {
+        let below = "SELECT id, parent_id FROM session \
+                     WHERE parent_id IN (SELECT id FROM session WHERE parent_id IS NOT NULL)";
+        let mut asked = self.connection.prepare_cached(below)?;
+        let rows = asked.query_map([], |row| Ok((text(row, 0), text(row, 1))))?;
+        let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+        let above: HashMap<String, String> = rows.into_iter().filter_map(|(id, above)| id.zip(above)).collect();
+        let is_above_itself = |id: &&String| {
+            let mut ups = std::iter::successors(above.get(*id), |at| above.get(*at)).take(above.len());
+            ups.any(|up| up == *id)
+        };
+        Ok(above.keys().filter(is_above_itself).cloned().collect())
+    }
+
+    /// Adds these sessions, if they were written since and are not known yet.
+    fn add(&self, ids: &[String], since: Option<i64>, contents: &mut Contents) -> rusqlite::Result<()> {
+        let mut asked = self.sessions("id = ?1 AND (?2 IS NULL OR time_updated >= ?2)")?;
+        for id in ids {
+            let mut rows = asked.query((id, since))?;
+            let new = rows.next()?.filter(|_| !contents.sessions.iter().any(|s| s.id == *id));
+            contents.sessions.extend(new.and_then(|row| self.session(row)));
+        }
+        Ok(())
+    }
+
     fn sessions(&self, which: &str) -> rusqlite::Result<CachedStatement<'_>> {
         let column = |name: &'static str| if self.columns.contains(name) { name } else { "NULL" };
         let columns = COLUMNS.map(column).join(", ");
@@ -263,20 +296,22 @@ impl Db {
     /// The session at the root of this one's work; `None` if it is not stored.
     fn root(&self, id: &str) -> rusqlite::Result<Option<String>> {
         let mut asked = self.connection.prepare_cached("SELECT parent_id FROM session WHERE id = ?1")?;
-        let mut root: Option<String> = None;
+        let mut way: Vec<String> = Vec::new();
         let mut next = Some(id.to_owned());
-        for _ in 0..DEEPEST {
-            let Some(id) = next.take() else { break };
+        while let Some(id) = next.take().filter(|_| way.len() < DEEPEST) {
+            if way.contains(&id) {
+                return Ok(Some(id)); // the first of a ring
+            }
             let mut rows = asked.query([&id])?;
             let Some(row) = rows.next()? else { break };
             next = text(row, 0);
-            root = Some(id);
+            way.push(id);
         }
-        Ok(root)
+        Ok(way.pop())
     }
 
-    /// The sessions that work for this one, at any depth.
-    fn below(&self, root: &str) -> rusqlite::Result<Vec<Stored>> {
+    /// The sessions that work for this one, at any depth, but those of a ring.
+    fn below(&self, root: &str, rings: &[String]) -> rusqlite::Result<Vec<Stored>> {
         let mut asked = self.sessions("parent_id = ?1")?;
         let mut all: Vec<Stored> = Vec::new();
         let mut of = vec![root.to_owned()];
@@ -284,7 +319,7 @@ impl Db {
             let mut rows = asked.query([&parent])?;
             while let Some(row) = rows.next()? {
                 let Some(stored) = self.session(row) else { continue };
-                if stored.id != root && !all.iter().any(|known| known.id == stored.id) {
+                if !rings.contains(&stored.id) && !all.iter().any(|known| known.id == stored.id) {
                     of.push(stored.id.clone());
                     all.push(stored);
                 }

@@ -89,6 +89,9 @@ pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warni
         let mut root = id.as_str();
         for _ in 0..DEEPEST {
             root = parents.get(root).copied().filter(|p| sessions.contains_key(*p)).unwrap_or(root);
+            if root == id {
+                break; // it is above itself
+            }
         }
         if only.is_some_and(|only| only != root) {
             continue; // what it holds copies of is its own, to who asks for it alone

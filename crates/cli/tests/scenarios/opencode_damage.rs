@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use lariat_testkit::{Sandbox, database};
+use lariat_testkit::{DEADLINE, Sandbox, database, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
@@ -142,6 +142,48 @@ fn rows_that_make_no_sense_spoil_no_others() {
 }
 
 #[test]
+fn who_works_for_itself_is_a_session_of_its_own() {
+    let sandbox = Sandbox::new("opencode-rings");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_alone").asked("go").answered("gone");
+    store.below("ses_own", "ses_own").asked("go").answered("gone");
+    store.below("ses_two", "ses_three").asked("go").answered("gone");
+    store.below("ses_three", "ses_two").asked("go");
+    store.below("ses_helper", "ses_own").asked("help").answered("helped");
+    store.below("ses_orphan", "ses_deleted").asked("go").answered("gone");
+    let wanted = ["ses_alone", "ses_orphan", "ses_own", "ses_three", "ses_two"];
+    let shown = |of: &Value, live: bool| -> Vec<String> {
+        let all = of["sessions"].as_array().expect("sessions").iter().filter(|s| !live || s["live"] == true);
+        let mut ids: Vec<String> = all.map(|s| s["native_id"].as_str().expect("an id").to_owned()).collect();
+        ids.sort();
+        ids
+    };
+    let seen = list(&sandbox);
+    assert_eq!(shown(&seen.json, false), wanted);
+    assert_eq!(seen.warnings(), [""; 0]);
+    seen.expect("ses_own", "done", None);
+    seen.expect("ses_two", "done", None);
+    seen.expect("ses_three", "interrupted", None);
+    let brief = || ask(&sandbox, &["ls", "--json"]).json();
+    assert_eq!(brief()["hidden"]["ended"], 5, "none of them is forgotten");
+
+    // Of two that name each other, only the one that runs lives; its helper is its work.
+    let run = sandbox.lookalike("opencode", &["run", "--session", "ses_own"]);
+    wait_until("it is seen", DEADLINE, || list(&sandbox).session("ses_own")["pid"] == run.pid());
+    let other = sandbox.lookalike("opencode", &["run", "--session", "ses_two"]);
+    wait_until("it is seen", DEADLINE, || list(&sandbox).session("ses_two")["pid"] == other.pid());
+    assert_eq!(shown(&list(&sandbox).json, false), wanted);
+    assert_eq!(shown(&brief(), true), ["ses_own", "ses_two"], "{:#}", brief());
+    store.logs(&other, "r2", "message=loop session.id=ses_two");
+    wait_until("its log is read", DEADLINE, || {
+        list(&sandbox).session("ses_two")["because"].to_string().contains("opencode.log")
+    });
+    store.sql("UPDATE session SET time_updated = 4102444800000 WHERE id IN ('ses_two', 'ses_three')");
+    let told = list(&sandbox).session("ses_two")["because"].to_string();
+    assert!(!told.contains("sub-agent"), "the other works for itself: {told}");
+}
+
+#[test]
 fn hostile_text_stays_text_and_secrets_are_not_asked_for() {
     let sandbox = Sandbox::new("opencode-hostile");
     let store = OpenCodeStore::of(&sandbox);
@@ -260,6 +302,13 @@ fn the_older_layout_is_read_too() {
     assert_eq!((&row["prompt"], &row["model"], &row["cost_usd"]), (&json!("hello"), &json!("p/m"), &json!(0.25)));
     assert_eq!(row["tokens"], json!({"input": 3, "output": 5, "cache_read": 2, "cache_write": 0}));
     assert_eq!(ask(&sandbox, &["peek", "ses_older", "--json"]).json()["reply"], "hi there");
+    // Who works for another is no row; who works for itself, or for one that is gone, is.
+    for (id, above) in [("ses_helper", "ses_older"), ("ses_own", "ses_own"), ("ses_orphan", "ses_deleted")] {
+        let info = format!(r#"{{"id": "{id}", "parentID": "{above}", "time": {{"created": 1}}}}"#);
+        fs::write(store.path(&format!("storage/session/global/{id}.json")), info).expect("a session");
+        assert_eq!(list(&sandbox).find(id).is_some(), id != "ses_helper", "{id}");
+        fs::remove_file(store.path(&format!("storage/session/global/{id}.json"))).expect("no session");
+    }
     // Cut off in a tool; then a file that cannot be read.
     legacy(&store, "ses_older", r#"{"role": "assistant", "time": {"created": 1}}"#);
     list(&sandbox).expect("ses_older", "interrupted", None);
