@@ -57,6 +57,8 @@ pub enum Manner {
     Afar(u16),
     /// It grants everything and refuses the list.
     ForbidsList,
+    /// It is of a version that knows neither archived sessions nor tasks.
+    Older,
     /// Its list has another page for ever.
     Endless,
     /// Its list has fewer rows than it counts.
@@ -84,6 +86,7 @@ struct State {
     aborting: HashMap<String, usize>,
     token: String,
     sessions: Vec<Value>,
+    tasks: Vec<Value>,
     messages: HashMap<String, Vec<Value>>,
     calls: Vec<(String, Value)>,
     closing: bool,
@@ -134,6 +137,7 @@ impl Gateway {
             aborting: HashMap::new(),
             token: token.to_owned(),
             sessions: Vec::new(),
+            tasks: Vec::new(),
             messages: HashMap::new(),
             calls: Vec::new(),
             closing: false,
@@ -197,6 +201,13 @@ impl Gateway {
         let mut changed = self.find(key).expect("a session");
         changed[field] = value;
         self.put(changed);
+    }
+
+    /// Writes the end of a run of its own into its ledger: the session, its transcript, how it ended.
+    pub fn task(&self, key: &str, transcript: &str, status: &str, error: &str) {
+        let task = json!({"childSessionKey": format!("{key}:run:{transcript}"), "status": status, "error": error,
+            "runtime": "cron", "endedAt": now()});
+        self.state().tasks.insert(0, task);
     }
 
     /// Forgets a session.
@@ -432,6 +443,9 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
             Manner::ForbidsList => {
                 Err(refuse("FORBIDDEN", "no", json!({"code": "MISSING_SCOPE", "missingScope": "operator.read"})))
             }
+            Manner::Older if !params["archived"].is_null() => {
+                Err(refuse("INVALID_REQUEST", "unexpected property 'archived'", Value::Null))
+            }
             Manner::NoList => Ok(json!({"sessions": null})),
             Manner::Endless => {
                 let offset = params["offset"].as_u64().unwrap_or(0);
@@ -440,6 +454,7 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
             }
             _ => Ok(list(&mut state, params, *manner == Manner::Miscounts)),
         },
+        "tasks.list" if *manner != Manner::Older => Ok(json!({"tasks": state.tasks})),
         "sessions.abort" => {
             let key = text("key");
             let abort = state.abort;
@@ -514,9 +529,11 @@ fn list(state: &mut State, params: &Value, miscounts: bool) -> Value {
     let offset = params["offset"].as_u64().unwrap_or(0);
     let limit = params["limit"].as_u64().unwrap_or(PAGE).min(PAGE);
     let (from, count) = (usize::try_from(offset).expect("small"), usize::try_from(limit).expect("small"));
-    let rows: Vec<Value> = state.sessions.iter().skip(from).take(count).cloned().collect();
+    let listed = |s: &&Value| s["archived"] != true || params["archived"] == "all";
+    let all: Vec<&Value> = state.sessions.iter().filter(listed).collect();
+    let total = all.len() as u64;
+    let rows: Vec<Value> = all.into_iter().skip(from).take(count).cloned().collect();
     let next = offset + limit;
-    let total = state.sessions.len() as u64;
     let more = next < total;
     json!({"ts": now(), "count": rows.len(), "totalCount": total + u64::from(miscounts), "limitApplied": limit,
         "nextOffset": more.then_some(next), "hasMore": more, "sessions": rows})

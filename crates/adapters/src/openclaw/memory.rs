@@ -8,7 +8,7 @@ use crate::memory::{self, Kind};
 use crate::openclaw::rows::Row;
 use crate::settings::Gateway;
 
-const KIND: Kind = Kind { name: "gateway", format: u64::from_le_bytes(*b"gateway2") };
+const KIND: Kind = Kind { name: "gateway", format: u64::from_le_bytes(*b"gateway3") };
 
 /// Another address is another gateway.
 fn whose(gateway: &Gateway) -> String {

@@ -13,6 +13,7 @@ mod http;
 mod memory;
 mod rows;
 mod talk;
+mod tasks;
 mod token;
 mod wire;
 

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::json::Value;
 use crate::look::{About, Sighting};
+use crate::openclaw::tasks;
 use crate::openclaw::wire::{Line, Trouble};
 use crate::settings::Gateway;
 
@@ -32,6 +33,12 @@ pub struct Row {
     pub live: Option<bool>,
     /// Its word for the last run; none if it never ran.
     pub status: Option<String>,
+    /// It has run, whether there is a word for that or not.
+    pub ran: bool,
+    /// Somebody put it away; it has no open run.
+    pub archived: bool,
+    /// What names its conversation.
+    pub transcript: Option<String>,
     pub error: Option<String>,
     pub label: Option<String>,
     pub title: Option<String>,
@@ -57,6 +64,9 @@ impl Row {
             key,
             live: row.get("hasActiveRun").bool(),
             status: text("status"),
+            ran: row.get("systemSent").is_true(),
+            archived: row.get("archived").is_true(),
+            transcript: text("sessionId"),
             error: error.some_str().or(error.get("message").some_str()).map(str::to_owned),
             label: text("label"),
             title: text("derivedTitle").or_else(|| text("displayName")),
@@ -77,6 +87,11 @@ impl Row {
         self.started.max(self.ended).and_then(|t| u64::try_from(t).ok()).unwrap_or(0)
     }
 
+    /// Whether the list does not tell how its last run ended.
+    pub fn lacks_its_end(&self) -> bool {
+        self.ran && self.status.is_none() && self.live != Some(true)
+    }
+
     /// What the last run came to.
     fn turn(&self) -> Fact {
         let failed = |what: &str| {
@@ -84,6 +99,7 @@ impl Row {
             Fact::Turn(Turn::Over(Outcome::Failed(error.into())))
         };
         match self.status.as_deref() {
+            None if self.ran => Fact::TurnUnread("the gateway does not tell how its last run ended".into()),
             None => Fact::Turn(Turn::Never),
             Some("done") => Fact::Turn(Turn::Over(Outcome::Well)),
             Some("failed") => failed("its last run failed"),
@@ -117,7 +133,9 @@ impl Row {
 
     /// The session of a row that the gateway told just now.
     pub fn seen(self, gateway: &Gateway) -> Sighting {
-        let observations = self.observations(&gateway.url());
+        let mut observations = self.observations(&gateway.url());
+        let archived = || Observation::new(Witness::Gateway, Fact::Note("archived there".into())).from(gateway.url());
+        observations.extend(self.archived.then(archived));
         self.sighting(gateway, observations)
     }
 
@@ -207,13 +225,25 @@ impl Page {
     }
 }
 
-/// Every session of a gateway. A list that changes while its pages are turned is
+/// Every session of a gateway, archived or not. A list that changes while its pages are turned is
 /// read anew: a session may not be missing because another one moved.
 pub fn all(line: &mut Line<'_>, step: &dyn Fn()) -> Result<BTreeMap<String, Row>, Trouble> {
-    pages(step, |limit, offset, read| {
-        let params = json!({"limit": limit, "offset": offset, "includeDerivedTitles": true});
+    let mut archived = true;
+    let mut rows = pages(step, |limit, offset, read| {
+        let mut params = json!({"limit": limit, "offset": offset, "includeDerivedTitles": true});
+        if archived {
+            params["archived"] = json!("all");
+            match line.call("sessions.list", &params, read) {
+                // A version that knows of none.
+                Err(_) if line.refused() == Some("INVALID_REQUEST") => archived = false,
+                told => return told,
+            }
+            params.as_object_mut().and_then(|params| params.remove("archived"));
+        }
         line.call("sessions.list", &params, read)
-    })
+    })?;
+    tasks::complete(line, &mut rows)?;
+    Ok(rows)
 }
 
 /// Reads what a page holds.

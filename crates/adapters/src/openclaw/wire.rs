@@ -200,6 +200,11 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
+    /// Its code for what it refused, if that was what it was asked last.
+    pub fn refused(&self) -> Option<&str> {
+        (!self.refused.is_empty()).then_some(&self.refused)
+    }
+
     /// Asks, and reads the answer with `read`.
     pub fn call<T>(
         &mut self,
@@ -291,7 +296,9 @@ pub const KEEP: Keep = |parent, key| {
                 | b"sessions" | b"totalCount" | b"nextOffset" | b"hasMore" | b"key" | b"hasActiveRun" | b"status"
                 | b"lastRunError" | b"label" | b"displayName" | b"derivedTitle" | b"model" | b"spawnedCwd"
                 | b"execCwd" | b"sessionRoot" | b"worktree" | b"branch" | b"parentSessionKey" | b"spawnedBy"
-                | b"createdAt" | b"updatedAt" | b"endedAt" | b"startedAt"
+                | b"createdAt" | b"updatedAt" | b"endedAt" | b"startedAt" | b"archived" | b"systemSent" | b"sessionId"
+                // the ledger
+                | b"tasks" | b"childSessionKey"
                 // a conversation, a run
                 | b"messages" | b"role" | b"content" | b"text" | b"name" | b"arguments" | b"timestamp"
                 | b"runId" | b"inFlightRun"

@@ -197,6 +197,26 @@ fn a_gateway_through_all_its_states() {
     assert_eq!((killed.code(), &killed.json()["outcome"]), (0, &json!("stopped")), "{killed:?}");
     assert_eq!(good_look(&stage).row(&one)["status"], "stopped");
 
+    // Put away, and still there.
+    let away = create("away");
+    let rows = call("sessions.list", json!({}));
+    let of = rows["sessions"].as_array().expect("sessions").iter().find(|s| s["key"] == away).expect("a session");
+    call("sessions.patch", json!({"key": away, "archived": true, "expectedSessionId": of["sessionId"]}));
+    let row = good_look(&stage).row(&away);
+    assert_eq!(row["status"], "done", "{row:#}");
+    assert!(row["because"].to_string().contains("archived there"), "{row:#}");
+
+    // On schedule: how that ended is in its ledger only.
+    let job = ["cron", "add", "--name", "job", "--at", "1s", "--message", "FAIL 400", "--session", "isolated"];
+    openclaw.run(&[&job[..], &["--no-deliver", "--keep-after-run"]].concat()).expect_success();
+    let row = wait_for("a run on schedule to fail", DEADLINE, || {
+        let seen = look(&stage);
+        let rows = seen.json["sessions"].as_array().expect("sessions");
+        let row = rows.iter().find(|row| row["native_id"].as_str().is_some_and(|key| key.contains(":cron:")))?;
+        (row["status"] == "failed").then(|| row.clone())
+    });
+    assert!(row["reason"].as_str().is_some_and(|why| why.contains("LLM request failed")), "{row:#}");
+
     // Draining: it takes nobody in until its runs are over.
     hold(&stage, &two, "fifth");
     gateway.signal(Signal::TERM);

@@ -122,6 +122,62 @@ fn a_row_says_what_the_gateway_says() {
 }
 
 #[test]
+fn runs_on_schedule_end_as_the_ledger_says_and_what_is_put_away_is_still_there() {
+    let (sandbox, gateway) = stage("gateway-ledger");
+    let scheduled = |name: &str| {
+        let mut new = row(&format!("agent:main:cron:{name}"));
+        new["systemSent"] = json!(true);
+        new["sessionId"] = json!(format!("t-{name}"));
+        gateway.put(new);
+        format!("agent:main:cron:{name}")
+    };
+    let ends = [
+        ("good", "completed", "", "done"),
+        ("bad", "failed", "no such model", "failed"),
+        ("slow", "timed_out", "", "failed"),
+        ("ended", "failed", "agent run aborted | OPENCLAW_DIRECT_ABORT", "stopped"),
+        ("given-up", "cancelled", "", "stopped"),
+        ("odd", "lost", "", "unknown"),
+    ];
+    for (name, status, error, _) in ends {
+        gateway.task(&scheduled(name), "t-earlier", "failed", "an earlier run");
+        gateway.task(&scheduled(name), &format!("t-{name}"), status, error);
+    }
+    let forgotten = scheduled("forgotten");
+    gateway.put(row("agent:main:never"));
+    gateway.run(ONE);
+    gateway.end(ONE, "done");
+    gateway.set(ONE, "archived", json!(true));
+    let seen = list(&sandbox);
+    assert_eq!((seen.code, seen.warnings().len()), (5, 0), "{:#}", seen.json);
+    for (name, _, _, word) in ends {
+        seen.expect(&format!("agent:main:cron:{name}"), word, None);
+    }
+    assert_eq!(seen.session("agent:main:cron:bad")["reason"], "no such model");
+    seen.expect(&forgotten, "unknown", None);
+    seen.expect("agent:main:never", "done", None);
+    seen.expect(ONE, "done", None);
+    assert!(seen.session(ONE)["because"].to_string().contains("archived there"), "{:#}", seen.session(ONE));
+    assert_eq!(outcome(&sandbox, &["status", ONE, "--json"]).1["status"], "done");
+
+    // One that knows of neither tells what it can.
+    gateway.behave(Manner::Older);
+    let seen = list(&sandbox);
+    assert_eq!((seen.code, seen.warnings().len()), (5, 0), "{:#}", seen.json);
+    seen.expect("agent:main:cron:good", "unknown", None);
+    seen.expect("agent:main:never", "done", None);
+    assert!(seen.find(ONE).is_none(), "{:#}", seen.json);
+
+    // Where nothing is missing, nothing more is asked.
+    gateway.behave(Manner::Well);
+    ends.iter().for_each(|(name, ..)| gateway.delete(&format!("agent:main:cron:{name}")));
+    gateway.delete(&forgotten);
+    let before = gateway.asked("tasks.list").len();
+    assert_eq!(list(&sandbox).code, 0);
+    assert_eq!((before > 0, gateway.asked("tasks.list").len()), (true, before));
+}
+
+#[test]
 fn s04_a_gateway_that_is_down_makes_its_sessions_unknown_not_absent() {
     let (sandbox, gateway) = stage("s04");
     gateway.run(ONE);
