@@ -33,7 +33,7 @@ pub struct Word {
     pub prompt: Option<String>,
     /// Whether a turn is open.
     pub busy: bool,
-    /// It has begun to make the conversation shorter, and has not said that this is done. If it fails it says
+    /// It has begun to make the conversation shorter, or to sum up a branch of it, and has not said that this is done. If it fails it says
     /// nothing; on a terminal, what is drawn there tells.
     pub compacting: bool,
     /// It is on a terminal.
@@ -97,8 +97,8 @@ impl Fold for Events {
         word.needs_login = line.get("login").is_true();
         word.terminal = line.get("terminal").is_true();
         word.compacting = match event {
-            "session_before_compact" => true,
-            "session_compact" | "compaction_aborted" | "agent_start" => false,
+            "session_before_compact" | "session_before_tree" => true,
+            "session_compact" | "session_tree" | "compaction_aborted" | "agent_start" => false,
             _ => word.compacting,
         };
         word.busy = match event {

@@ -55,7 +55,7 @@ export default function (pi) {
   pi.on("before_agent_start", (event) => {
     prompt = typeof event.prompt === "string" ? event.prompt.slice(0, 600) : undefined;
   });
-  const told = ["session_start", "model_select", "agent_start", "agent_end", "agent_settled", "session_compact"];
+  const told = ["session_start", "model_select", "agent_start", "agent_end", "agent_settled", "session_compact", "session_tree"];
   for (const event of told) {
     pi.on(event, (more, context) => {
       if (event === "session_start") prompt = undefined;
@@ -64,9 +64,15 @@ export default function (pi) {
       if (another && hook) moved(context);
     });
   }
-  // It says that it will make the conversation shorter, that it has, and nothing if that fails.
-  pi.on("session_before_compact", (event, context) => {
-    tell("session_before_compact", context);
+  // It says that it will make the conversation shorter, that it has, and nothing if that fails. So it does when it
+  // leaves a branch of it, and is to sum that up.
+  const shortens = (name, event, context) => {
+    tell(name, context);
     event.signal?.addEventListener?.("abort", () => tell("compaction_aborted", context), { once: true });
+  };
+  pi.on("session_before_compact", (event, context) => shortens("session_before_compact", event, context));
+  pi.on("session_before_tree", (event, context) => {
+    const left = event.preparation;
+    if (left?.userWantsSummary && left.entriesToSummarize?.length) shortens("session_before_tree", event, context);
   });
 }

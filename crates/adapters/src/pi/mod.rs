@@ -62,10 +62,16 @@ fn runs(process: &Process) -> Option<ap::Run> {
 }
 
 /// What it shows, again and again, while it makes a conversation shorter.
-const COMPACTING: [&[u8]; 2] = [b"Compacting context...", b"Auto-compacting..."];
+const COMPACTING: [&[u8]; 3] = [b"Compacting context...", b"Auto-compacting...", b"Summarizing branch..."];
 /// What it shows once that is done, has failed or was given up.
-const COMPACTED: [&[u8]; 4] =
-    [b"Compacted from ", b"ompaction failed", b"ompaction cancelled", b"overflow recovery failed"];
+const COMPACTED: [&[u8]; 6] = [
+    b"Compacted from ",
+    b"ompaction failed",
+    b"ompaction cancelled",
+    b"overflow recovery failed",
+    b"Branch summarization cancelled",
+    b"Error: ",
+];
 
 /// The adapter.
 pub struct Pi;
@@ -235,13 +241,19 @@ mod tests {
     fn its_terminal_tells_that_it_compacts_until_that_has_failed() {
         let said = |text: &str| Pi.state_in_output(text.as_bytes(), &[]);
         assert_eq!(said("hello"), None);
-        for words in ["⠋ Compacting context... (esc to cancel)", "⠙ Auto-compacting... (esc to cancel)"] {
+        for words in [
+            "⠋ Compacting context... (esc to cancel)",
+            "⠙ Auto-compacting... (esc to cancel)",
+            "⠋ Summarizing branch...",
+        ] {
             assert_eq!(said(words), Some(State::Busy));
             for end in [
                 "Compacted from 42 tokens",
                 "Error: Compaction failed: no",
                 "Auto-compaction cancelled",
                 "Context overflow recovery failed",
+                "Branch summarization cancelled",
+                "Error: 400 no",
             ] {
                 assert_eq!(said(&format!("{words}\x1b[2K {end}")), None);
                 assert_eq!(said(&format!("{words}\x1b[2K {end}\x1b[2K {words}")), Some(State::Busy), "once more");

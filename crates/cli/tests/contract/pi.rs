@@ -235,6 +235,45 @@ fn while_it_compacts_it_works_until_that_is_done_given_up_or_failed() {
 }
 
 #[test]
+fn while_it_sums_up_a_branch_it_works_until_that_is_done_given_up_or_failed() {
+    let stage = Stage::new("launch-tree");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let (handle, _, pid) = launch(&stage, &["-p", "first words"]);
+    stage.until("idle", "turn over");
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    for (gate, more) in [("fold", ""), ("bend", ""), ("crease", " FAIL 400")] {
+        act(&stage, &["send", &handle, &format!("words for {gate}"), "--wait", "--json"]);
+        stage.model.script_beside("summary", &format!("HOLD {gate}{more}"));
+        tui.submit("/tree", DEADLINE);
+        tui.wait_for_text("Session Tree", DEADLINE);
+        tui.press(Key::Up);
+        tui.press(Key::Up);
+        tui.press(Key::Enter);
+        tui.wait_for_text("Summarize branch?", DEADLINE);
+        tui.press(Key::Down);
+        tui.wait_for_text("→ Summarize", DEADLINE);
+        tui.press(Key::Enter);
+        stage.model.wait_for_hold(gate, DEADLINE);
+        let row = stage.until("working", "busy since its last turn").has("pid", pid.clone());
+        stage.agree(&row);
+        match gate {
+            "bend" => {
+                tui.press(Key::Esc);
+                tui.wait_for_text("Session Tree", DEADLINE);
+                tui.press(Key::Esc);
+                tui.wait_for_no_text("Session Tree", DEADLINE);
+            }
+            _ => stage.model.release(gate),
+        }
+        stage.until("idle", "turn over");
+    }
+    let said = fs::read_to_string(pi.sessions().remove(0)).expect("a session");
+    assert_eq!(said.matches("\"type\":\"branch_summary\"").count(), 1, "the other two came to nothing");
+    act(&stage, &["stop", &handle, "--json"]);
+    stage.now().ended("stopped");
+}
+
+#[test]
 fn by_itself_it_is_a_process_without_a_session() {
     let stage = Stage::new("p-done");
     let pi = Pi::install(&stage.sandbox, &stage.model);
