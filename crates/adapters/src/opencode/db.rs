@@ -358,6 +358,7 @@ impl Db {
         if let Err(e) = self.turn(&id, undone.as_deref(), &mut stored) {
             stored.stand = Stand::Unread(why(&e));
         }
+        stored.disown_copies();
         if let Stand::Unread(why) = &stored.stand {
             stored.problem = Some(why.clone());
         }

@@ -16,7 +16,7 @@ use crate::look::Look;
 use crate::memory::{self, Kind};
 
 /// The format changes with every change of what is kept.
-const KIND: Kind = Kind { name: "opencode", format: u64::from_le_bytes(*b"ocstore2") };
+const KIND: Kind = Kind { name: "opencode", format: u64::from_le_bytes(*b"ocstore3") };
 
 /// A version as it is kept.
 type Numbers = [(u64, u64, u64, i64, i64); 2];

@@ -14,6 +14,8 @@ use crate::json::{Bad, Doc, Keep, Value};
 use crate::needs::Need;
 use crate::tool::Call;
 
+/// A message that is older than its session by more than that was another session's.
+const COPIED_MS: i64 = 1000;
 /// More calls than that are not asked for at once.
 const MOST: usize = 64;
 
@@ -81,6 +83,22 @@ impl Stored {
     /// Whether its last turn is open.
     pub fn is_open(&self) -> bool {
         self.stand == Stand::Open
+    }
+
+    /// What a fork has copied is no turn of its own: nobody is at it, and what it lacked was lacking elsewhere.
+    pub fn disown_copies(&mut self) {
+        let copied = self.since > 0 && self.created.is_some_and(|made| self.since + COPIED_MS < made);
+        if !copied {
+            return;
+        }
+        self.stand = match std::mem::take(&mut self.stand) {
+            Stand::Open => Stand::Well,
+            Stand::Failed(error, _) => Stand::Failed(error, None),
+            other => other,
+        };
+        if self.stand == Stand::Well {
+            self.calls.clear();
+        }
     }
 
     /// An answer that gave nothing was ended by a person.

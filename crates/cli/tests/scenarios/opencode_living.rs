@@ -45,6 +45,40 @@ fn a_process_has_the_session_that_its_own_lines_name() {
     assert_eq!((status.code(), &status.json()["native_id"]), (0, &json!("ses_Two")));
 }
 
+#[test]
+fn what_a_fork_has_copied_is_no_turn_of_its_own() {
+    let sandbox = Sandbox::new("opencode-fork");
+    let store = OpenCodeStore::of(&sandbox);
+    let forked =
+        |id: &str| store.sql(&format!("UPDATE session SET time_created = {} WHERE id = '{id}'", now() + 60_000));
+    store.session("ses_Open").asked("fix it").calls("bash", &json!({"command": "make"}), true);
+    store.session("ses_Failed").asked("fix it").failed("ProviderAuthError", "no key");
+    store.session("ses_Well").asked("fix it").answered("fixed");
+    let agents = ["ses_Open", "ses_Failed", "ses_Well"].map(|id| {
+        let agent = sandbox.lookalike("opencode", &[]);
+        store.logs(&agent, &id.to_lowercase(), &format!("message=loop session.id={id} step=0"));
+        agent
+    });
+    let pid = |n: usize| Some(agents[n].pid());
+    store.sql(&format!("UPDATE message SET time_updated = {0}", now() + 60_000));
+    let seen = list(&sandbox);
+    seen.expect("ses_Open", "working", pid(0));
+    seen.expect("ses_Failed", "waiting", pid(1));
+    ["ses_Open", "ses_Failed", "ses_Well"].iter().for_each(|id| forked(id));
+    let seen = list(&sandbox);
+    seen.expect("ses_Open", "idle", pid(0));
+    assert_eq!(seen.session("ses_Open")["tool"], Value::Null);
+    seen.expect("ses_Failed", "idle", pid(1));
+    seen.expect("ses_Well", "idle", pid(2));
+    agents.iter().for_each(|agent| {
+        agent.signal(Signal::KILL);
+        agent.wait(DEADLINE);
+    });
+    let seen = list(&sandbox);
+    seen.expect("ses_Open", "done", None);
+    seen.expect("ses_Failed", "failed", None);
+}
+
 /// Some programs go to the end of the log when they open it: there stands what another wrote.
 #[test]
 fn who_only_stands_where_another_wrote_has_not_written_it() {

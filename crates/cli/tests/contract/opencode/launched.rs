@@ -1,5 +1,7 @@
 //! OpenCode, launched by lariat.
 
+use std::time::Instant;
+
 use lariat_testkit::{DEADLINE, agents::OpenCode, wait_until};
 use serde_json::Value;
 
@@ -69,5 +71,28 @@ fn a_terminal_without_a_prompt_takes_what_is_sent() {
     assert_eq!(told["reply"], "echo: say something", "{told}");
     act(&stage, &["kill", text(&launched, "handle"), "--json"]);
     stage.now().ended("stopped").has("native_id", id);
+    nothing_is_left(&stage);
+}
+
+#[test]
+fn a_fork_of_one_that_was_cut_off_is_at_nothing() {
+    let stage = Stage::new("fork-opencode");
+    let _opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let launched = act(&stage, &["launch", "opencode", "-p", "HOLD here hello", "--json"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_at_work("HOLD here hello");
+    act(&stage, &["kill", text(&launched, "handle"), "--json"]);
+    let first = stage.now().ended("stopped");
+    // A fork of the same moment could not be told from what it copied.
+    let cut_off = Instant::now();
+    wait_until("another second", DEADLINE, || cut_off.elapsed().as_secs() > 1);
+    let fork = act(&stage, &["fork", text(&launched, "handle"), "--json"]);
+    let row = stage.until_of(text(&fork, "native_id"), "idle", "").has("pid", fork["pid"].clone());
+    stage.agree(&row);
+    let told = act(&stage, &["send", text(&fork, "handle"), "and you", "--wait", "--json"]);
+    assert_eq!(told["reply"], "echo: and you", "{told}");
+    act(&stage, &["kill", text(&fork, "handle"), "--json"]);
+    stage.look().row(row.id()).ended("stopped");
+    stage.look().row(first.id()).ended("stopped");
     nothing_is_left(&stage);
 }
