@@ -4,9 +4,10 @@ use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
 use lariat_core::{Fact, Session, Status, Turn, Untrusted};
 use lariat_engine::list;
-use lariat_engine::list::Answer;
+use lariat_engine::list::{Answer, Question};
 use lariat_engine::peek;
 use lariat_engine::send::{self, Message, SendError};
+use lariat_sys::point::point;
 use serde::Serialize;
 
 use crate::Done;
@@ -37,26 +38,28 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         let why = "nothing tells when a turn of it is over: leave out --wait and --when-idle";
         return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
     }
-    // What will never listen is not waited for.
-    let by_gateway = lariat_adapters::named(session.agent).is_some_and(|a| a.remote().is_some());
-    if args.when_idle && (by_gateway || attach::reached(session, common).is_ok()) {
-        (answer, at) = until_it_listens(answer, at, common)?;
-    }
-    let session = &answer.listing.sessions[at];
     let all = question(common, Scope::All);
-    let message = Message { text: text.trim_end(), key: args.key.as_deref(), patience: args.timeout };
-    let sent = match send::through_gateway(&all, session, message.text) {
-        Some(sent) => sent.map(|()| 0),
-        None => match attach::reached(session, common) {
-            Ok(launched) => send::send(&all, session, &launched, message),
-            // Told as any other outcome.
-            Err(Failure::Refused(why)) => {
-                let id = format!("{}: ", session.id.row());
-                Err(SendError::Refused(why.strip_prefix(&id).unwrap_or(&why).to_owned()))
-            }
-            Err(e) => return Err(e),
-        },
+    let message = || Message { text: text.trim_end(), key: args.key.as_deref(), patience: args.timeout };
+    let sent = loop {
+        // What will never listen is not waited for.
+        let session = &answer.listing.sessions[at];
+        let by_gateway = lariat_adapters::named(session.agent).is_some_and(|a| a.remote().is_some());
+        if args.when_idle && (by_gateway || attach::reached(session, common).is_ok()) {
+            (answer, at) = until_it_listens(answer, at, common)?;
+        }
+        let session = &answer.listing.sessions[at];
+        let sent = give(&all, session, message(), common)?;
+        let nothing_typed = matches!(sent, Err(SendError::Busy(_) | SendError::Blocked(_)));
+        if !args.when_idle || !nothing_typed || session.live == Some(false) {
+            break sent;
+        }
+        // Another was first: it does not listen any more.
+        point("send.again");
+        let id = session.id.clone();
+        answer = list(question(common, Scope::All));
+        at = place(&answer, &id)?;
     };
+    let session = &answer.listing.sessions[at];
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),
         Err(SendError::Blind) => ("typed", 5),
@@ -86,6 +89,32 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     Ok(code)
 }
 
+/// Sends once. That a session cannot be reached is told as any other outcome.
+fn give(
+    question: &Question,
+    session: &Session,
+    message: Message<'_>,
+    common: &Common,
+) -> Result<Result<u64, SendError>, Failure> {
+    if let Some(sent) = send::through_gateway(question, session, message.text) {
+        return Ok(sent.map(|()| 0));
+    }
+    match attach::reached(session, common) {
+        Ok(launched) => Ok(send::send(question, session, &launched, message)),
+        Err(Failure::Refused(why)) => {
+            let id = format!("{}: ", session.id.row());
+            Ok(Err(SendError::Refused(why.strip_prefix(&id).unwrap_or(&why).to_owned())))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Where a session stands in an answer.
+fn place(answer: &Answer, id: &Untrusted) -> Result<usize, Failure> {
+    let found = answer.listing.sessions.iter().position(|s| s.id == *id);
+    found.ok_or_else(|| Failure::Usage(format!("{} is not there any more", id.row())))
+}
+
 /// Waits until a session stands at its prompt, or has ended.
 fn until_it_listens(mut answer: Answer, mut at: usize, common: &Common) -> Result<(Answer, usize), Failure> {
     let id = answer.listing.sessions[at].id.clone();
@@ -95,8 +124,7 @@ fn until_it_listens(mut answer: Answer, mut at: usize, common: &Common) -> Resul
             return Ok((answer, at));
         }
         answer = ls::next(&answer, &mut || list(question(common, Scope::All)), None)?;
-        let found = answer.listing.sessions.iter().position(|s| s.id == id);
-        at = found.ok_or_else(|| Failure::Usage(format!("{} is not there any more", id.row())))?;
+        at = place(&answer, &id)?;
     }
 }
 

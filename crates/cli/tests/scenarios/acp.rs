@@ -230,6 +230,29 @@ fn of_two_prompts_at_once_one_is_taken() {
 }
 
 #[test]
+fn who_waits_until_it_listens_waits_again_if_another_was_first() {
+    let stage = Stage::new("acp-waits-again");
+    let launched = stage.launch(&["acp:scripted"]);
+    stage.sandbox.run(["mkfifo", "gate"]).expect_success();
+    let points = stage.sandbox.root().join("points");
+    let late = lariat(&stage.sandbox, &["send", launched.handle(), "late", "--when-idle", "--json"])
+        .env("LARIAT_PAUSE_AT", "acp.post")
+        .env("LARIAT_PAUSE_ON", stage.sandbox.work().join("gate"))
+        .env("LARIAT_POINTS", &points);
+    let late = stage.sandbox.spawn(&late);
+    let came = |point: &str, times| fs::read_to_string(&points).is_ok_and(|p| p.matches(point).count() == times);
+    wait_until("it has looked and saw nobody", DEADLINE, || came("acp.post", 1));
+    stage.act(&["send", launched.handle(), "HOLD pipe"]);
+    stage.sandbox.run(["sh", "-c", "echo > gate"]).expect_success();
+    wait_until("it knows that another was first", DEADLINE, || came("send.again", 1));
+    stage.let_go();
+    wait_until("it has looked again", DEADLINE, || came("acp.post", 2));
+    stage.sandbox.run(["sh", "-c", "echo > gate"]).expect_success();
+    let told = late.output(DEADLINE);
+    assert_eq!((told.code(), &told.json()["outcome"]), (0, &"sent".into()), "{told:?}");
+}
+
+#[test]
 fn an_id_that_an_agent_gives_again_is_one_row() {
     let stage = Stage::new("acp-again");
     let first = stage.launch(&["acp:scripted", "-p", "hello"]);
