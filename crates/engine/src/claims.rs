@@ -119,10 +119,10 @@ fn is_here_and_now(session: &Session) -> bool {
 }
 
 /// Where a session works. A directory that was moved meanwhile is not called any more what its store calls it. One whose
-/// process stands above what is gone is no proof of that: a server may stand anywhere.
+/// process stands above what is gone is no proof of that; and the server of several stands anywhere.
 fn stands(session: &Session) -> Option<PathBuf> {
     let named = real(Path::new(session.cwd.as_ref()?.raw()));
-    let there = session.pid.filter(|_| !named.exists()).and_then(|pid| process::cwd(pid).ok());
+    let there = session.pid.filter(|_| !session.shared && !named.exists()).and_then(|pid| process::cwd(pid).ok());
     Some(there.filter(|there| there.is_dir() && !named.starts_with(there)).unwrap_or(named))
 }
 

@@ -86,12 +86,13 @@ fn by_folder(wishes: &Wishes) -> HashMap<String, &Wish> {
 }
 
 /// Only what has an end on record: what was cut off is kept for whoever wants it
-/// back.
+/// back. What nobody has wished for is never brought back.
 fn last_of_launched(launched: &Launched, wish: Option<&Wish>) -> Option<Time> {
     let gone = matches!(launched.process(), Ok(None)) && !launched.is_held();
     let stopped = wish.filter(|w| w.intent.want == Want::Stop).map(|w| w.intent.at);
     let ended = launched.exit.as_ref().filter(|_| !launched.could_be_cut_off()).map(|e| e.at);
-    gone.then(|| ended.max(stopped)).flatten()
+    let unwished = || (wish.is_none() && !launched.is_wished()).then_some(launched.record.created_at);
+    gone.then(|| ended.max(stopped).or_else(unwished)).flatten()
 }
 
 fn last_of_wish(wish: &Wish) -> Option<Time> {

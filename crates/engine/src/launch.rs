@@ -110,6 +110,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     // What nobody has been told of yet can be taken back; and nobody could end it by its name.
     let heeded = Heeded::begin();
     let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
+        start::is_new(&there, adapter, &ask, &plan)?;
         let record = Record {
             launch: start::shim_launch(&folder, &handle, &program, &plan, &cwd, ask.headless, &order.after)?,
             agent: adapter.name().to_owned(),

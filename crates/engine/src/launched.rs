@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::after::{self, After};
 use crate::ask;
-use crate::records::{Wishes, of_each};
+use crate::records::{self, Wishes, of_each};
 use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
@@ -206,9 +206,12 @@ impl All {
     /// Whether one of them may have been cut off: gone, not by itself, and not because a person
     /// wished it, which is never brought back.
     pub fn any_cut_off(&self, wishes: &Wishes) -> bool {
-        let stopped = |id: &str| wishes.by_id.get(id).is_some_and(|w| w.intent.want == Want::Stop);
+        let wanted = |id: &str, l: &Launched| match wishes.by_id.get(id) {
+            Some(wish) => wish.intent.want != Want::Stop,
+            None => l.is_wished(),
+        };
         let cut_off = |l: &Launched| l.could_be_cut_off() && matches!(l.process(), Ok(None));
-        self.by_id.iter().any(|(id, l)| !stopped(id) && cut_off(l))
+        self.by_id.iter().any(|(id, l)| cut_off(l) && wanted(id, l))
     }
 }
 
@@ -225,6 +228,11 @@ impl Launched {
     pub fn could_be_cut_off(&self) -> bool {
         let by_signal = |e: &record::Exit| e.signal.is_some() || e.code.is_some_and(|c| c > 128);
         self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
+    }
+
+    /// Whether a wish for it is on record: its launcher stores one once it knows the session.
+    pub fn is_wished(&self) -> bool {
+        records::read_in(&self.folder).is_some()
     }
 
     /// Reads one folder; `None` if nothing was launched from it.

@@ -208,6 +208,9 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     (asked.command, asked.described) = (told.command, told.described);
     let what = if again.fork { "fork" } else { "resume" };
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
+        if again.fork {
+            start::is_new(&there, adapter, &asked, &plan)?;
+        }
         let record = Record {
             launch: {
                 let after = kept.map(|l| l.record.commands.clone()).unwrap_or_default();

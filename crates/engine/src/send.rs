@@ -244,7 +244,13 @@ pub fn send(
     }
     let Some(client) = client else {
         drop(typing); // its owner takes one at a time
-        return acp::post(launched, &text, message.patience).map(|()| offset).map_err(|lost| lost_mail(lost, &message));
+        let sent = acp::post(launched, &text, message.patience);
+        if let (Err(acp::Lost::Refused(_) | acp::Lost::Untaken), Some(key)) = (&sent, message.key) {
+            // It was never said: whoever says it again is the first.
+            #[expect(clippy::disallowed_methods, reason = "our own note of what was not sent")]
+            let _ = std::fs::remove_file(launched.folder.join(SENT).join(file_of(key)));
+        }
+        return sent.map(|()| offset).map_err(|lost| lost_mail(lost, &message));
     };
     let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
     client.input(typed.as_bytes())?;

@@ -34,7 +34,7 @@ use lariat_sys::{clock, durable};
 
 use crate::after::After;
 use crate::first;
-use crate::launched::{Launched, Record};
+use crate::launched::{All, Launched, Record};
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
 use crate::worktree::WorktreeError;
@@ -185,6 +185,20 @@ pub fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
             "{}: no agent is launched in a directory whose name is not UTF-8; rename it, or choose another --cwd",
             real.display()
         ))),
+    }
+}
+
+/// Refuses an id that a person gave the agent and that a session has: what is on record of that one would be taken for
+/// a sign of the new one.
+pub(crate) fn is_new(question: &Question, adapter: &dyn Adapter, ask: &Ask, plan: &Plan) -> Result<(), LaunchError> {
+    let given = |id: &&String| ask.arguments.iter().any(|word| word.ends_with(id.as_str()));
+    let Some(id) = plan.native_id.as_ref().filter(given) else { return Ok(()) };
+    let id = format!("{}:{id}", adapter.name());
+    let is_launched = || All::read(&question.places).by_id.contains_key(&id);
+    let all = list(Question { scope: Scope::All, agent: Some(adapter.name()), ..question.clone() });
+    match all.listing.sessions.iter().any(|s| s.id.raw() == id) || is_launched() {
+        true => Err(LaunchError::Alive(format!("{id} is there already; `lariat resume {id}` goes on with it"))),
+        false => Ok(()),
     }
 }
 

@@ -322,8 +322,13 @@ fn sighting(
                 let lacks = lacks.map(|ask| store(Fact::Asks(ask)).at(failed));
                 observations.extend(lacks.or_else(|| asks(entry, seen).map(|ask| store(Fact::Asks(ask)))));
             }
-            None => observations
-                .extend(transcript.filter(|_| open).and_then(|t| left(look, history, (&session, path), t, job))),
+            None => {
+                // Whoever began after the last record has not left by it.
+                let began = known.and_then(|e| e.started);
+                let past = |t: &&Transcript| began.zip(t.updated).is_some_and(|(began, last)| began > last);
+                let by = transcript.filter(|t| open && !past(t));
+                observations.extend(by.and_then(|t| left(look, history, (&session, path), t, job)));
+            }
         }
     }
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);

@@ -83,6 +83,8 @@ pub struct Rollout {
     /// the thread's total, and the process only its own, which lacks what was killed before it could be counted.
     counted: Option<[u64; 4]>,
     recorded: bool,
+    /// What had been used when its context was full: the process has counted from nothing since.
+    before: Option<[u64; 4]>,
     has_tasks: bool,
     /// What went wrong in the open turn, and what that needs of a person: it counts when the turn ends.
     wrong: Option<(String, Option<Need>)>,
@@ -276,7 +278,7 @@ impl Rollout {
     /// A record of a response, with the thread's total.
     fn record(&mut self, total: Value<'_>) {
         if total.exists() {
-            (self.tokens, self.recorded) = (count(total), true);
+            (self.tokens, self.recorded, self.before) = (count(total), true, None);
         }
     }
 
@@ -289,10 +291,12 @@ impl Rollout {
         self.counted = told;
         // Of a context that has no room left it says just that, in place of what was used.
         if told.is_some_and(|used| used == [0; 4]) && total.get("total_tokens").u64() > Some(0) {
+            self.before = self.tokens;
             return;
         }
         if !std::mem::take(&mut self.recorded) {
-            self.tokens = told;
+            let before = self.before.unwrap_or_default();
+            self.tokens = told.map(|used| std::array::from_fn(|i| used[i].saturating_add(before[i])));
         }
     }
 
@@ -432,7 +436,7 @@ impl Fold for Rollout {
         (self.stand, self.unsure) = (Stand::Unseen, false);
         (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
-        (self.tokens, self.counted, self.recorded, self.wrong) = (None, None, false, None);
+        (self.tokens, self.counted, self.recorded, self.before, self.wrong) = (None, None, false, None, None);
         self.gave = true; // what is left out, or cannot be read, may have been an answer
         self.gapped = true;
     }

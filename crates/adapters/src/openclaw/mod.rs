@@ -73,7 +73,11 @@ impl Adapter for OpenClaw {
         type Rows = (Vec<Row>, Option<String>);
         let ask = |gateway| -> Result<Rows, String> {
             let (rows, lacking) = match Line::open(gateway, &[READ], patience, &step) {
-                Ok(mut line) => (rows::all(&mut line, &step)?, None),
+                Ok(mut line) => {
+                    let mut rows = rows::all(&mut line, &step)?;
+                    tasks::complete(&mut line, &mut rows);
+                    (rows, None)
+                }
                 Err(Shut::Trouble(why)) => return Err(why),
                 Err(Shut::NoScope(why, _)) => match Http::new(gateway, patience).all(&step) {
                     Ok(rows) => (rows, Some(why)),

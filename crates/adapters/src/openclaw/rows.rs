@@ -12,7 +12,6 @@ use serde_json::json;
 
 use crate::json::Value;
 use crate::look::{About, Sighting};
-use crate::openclaw::tasks;
 use crate::openclaw::wire::{Line, Trouble};
 use crate::settings::Gateway;
 
@@ -144,8 +143,8 @@ impl Row {
         let seen = |fact| Observation::new(Witness::Gateway, fact).at(Some(at)).from(gateway.url());
         let then = match (self.live, self.status.as_deref()) {
             (Some(true), _) => "a run of it was open",
-            (_, Some(_)) => "no run of it was open",
-            (_, None) => "it had never run",
+            (_, None) if !self.ran => "it had never run",
+            _ => "no run of it was open",
         };
         let unseen = Fact::Unseen(format!("{why}; its last good answer is {} old", at.age(now)).into());
         let observations = vec![seen(unseen), seen(Fact::Note(format!("then {then}").into()))];
@@ -229,7 +228,7 @@ impl Page {
 /// read anew: a session may not be missing because another one moved.
 pub fn all(line: &mut Line<'_>, step: &dyn Fn()) -> Result<BTreeMap<String, Row>, Trouble> {
     let mut archived = true;
-    let mut rows = pages(step, |limit, offset, read| {
+    pages(step, |limit, offset, read| {
         let mut params = json!({"limit": limit, "offset": offset, "includeDerivedTitles": true});
         if archived {
             params["archived"] = json!("all");
@@ -241,9 +240,7 @@ pub fn all(line: &mut Line<'_>, step: &dyn Fn()) -> Result<BTreeMap<String, Row>
             params.as_object_mut().and_then(|params| params.remove("archived"));
         }
         line.call("sessions.list", &params, read)
-    })?;
-    tasks::complete(line, &mut rows);
-    Ok(rows)
+    })
 }
 
 /// Reads what a page holds.

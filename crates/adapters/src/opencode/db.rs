@@ -198,7 +198,7 @@ impl Db {
         let moment = self.connection.unchecked_transaction()?;
         let rings = self.rings().unwrap_or_else(|e| {
             contents.damage = Some(why(&e));
-            Vec::new()
+            HashSet::new()
         });
         for id in wanted.named {
             if let Some(root) = self.root(id)? {
@@ -262,27 +262,22 @@ impl Db {
     }
 
     /// The sessions that are said to work for themselves, or for one that works for them: each is one of its own.
-    fn rings(&self) -> rusqlite::Result<Vec<String>> {
+    fn rings(&self) -> rusqlite::Result<HashSet<String>> {
         let below = "SELECT id, parent_id FROM session \
                      WHERE parent_id IN (SELECT id FROM session WHERE parent_id IS NOT NULL)";
         let mut asked = self.connection.prepare_cached(below)?;
         let rows = asked.query_map([], |row| Ok((text(row, 0), text(row, 1))))?;
         let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
-        let above: HashMap<String, String> = rows.into_iter().filter_map(|(id, above)| id.zip(above)).collect();
-        let is_above_itself = |id: &&String| {
-            let mut ups = std::iter::successors(above.get(*id), |at| above.get(*at)).take(above.len());
-            ups.any(|up| up == *id)
-        };
-        Ok(above.keys().filter(is_above_itself).cloned().collect())
+        Ok(rings(&rows.into_iter().filter_map(|(id, above)| id.zip(above)).collect()))
     }
 
     /// Adds these sessions, if they were written since and are not known yet.
-    fn add(&self, ids: &[String], since: Option<i64>, contents: &mut Contents) -> rusqlite::Result<()> {
+    fn add(&self, ids: &HashSet<String>, since: Option<i64>, contents: &mut Contents) -> rusqlite::Result<()> {
+        let known: HashSet<String> = contents.sessions.iter().map(|s| s.id.clone()).collect();
         let mut asked = self.sessions("id = ?1 AND (?2 IS NULL OR time_updated >= ?2)")?;
-        for id in ids {
+        for id in ids.difference(&known) {
             let mut rows = asked.query((id, since))?;
-            let new = rows.next()?.filter(|_| !contents.sessions.iter().any(|s| s.id == *id));
-            contents.sessions.extend(new.and_then(|row| self.session(row)));
+            contents.sessions.extend(rows.next()?.and_then(|row| self.session(row)));
         }
         Ok(())
     }
@@ -311,7 +306,7 @@ impl Db {
     }
 
     /// The sessions that work for this one, at any depth, but those of a ring.
-    fn below(&self, root: &str, rings: &[String]) -> rusqlite::Result<Vec<Stored>> {
+    fn below(&self, root: &str, rings: &HashSet<String>) -> rusqlite::Result<Vec<Stored>> {
         let mut asked = self.sessions("parent_id = ?1")?;
         let mut all: Vec<Stored> = Vec::new();
         let mut of = vec![root.to_owned()];
@@ -484,6 +479,24 @@ const COLUMNS: [&str; 13] = [
     "revert",
 ];
 
+/// Who is above itself, by who is above whom. Everybody is passed once.
+fn rings(above: &HashMap<String, String>) -> HashSet<String> {
+    let mut met: HashMap<&str, usize> = HashMap::new(); // on which walk
+    let mut rings = HashSet::new();
+    for (walk, start) in above.keys().enumerate() {
+        let mut at = start.as_str();
+        while let Some(up) = above.get(at).filter(|_| !met.contains_key(at)) {
+            met.insert(at, walk);
+            at = up;
+        }
+        // Met on this very walk, it is come to again: round from there.
+        while met.get(at) == Some(&walk) && rings.insert(at.to_owned()) {
+            at = &above[at];
+        }
+    }
+    rings
+}
+
 /// A text, whatever its bytes.
 pub fn text(row: &Row<'_>, i: usize) -> Option<String> {
     match row.get_ref(i).ok()? {
@@ -528,4 +541,28 @@ fn escaped(path: &Path) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~');
     let bytes = path.as_os_str().as_bytes().iter();
     bytes.map(|&b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_above_itself_is_found_in_one_pass() {
+        let found = |above: &[(&str, &str)]| {
+            let rings = rings(&above.iter().map(|(id, up)| ((*id).to_owned(), (*up).to_owned())).collect());
+            let mut rings: Vec<String> = rings.into_iter().collect();
+            rings.sort_unstable();
+            rings.concat()
+        };
+        assert_eq!(found(&[]), "");
+        assert_eq!(found(&[("b", "a"), ("c", "b"), ("d", "b")]), "", "a is above all, and nobody above it");
+        assert_eq!(found(&[("a", "a"), ("b", "a"), ("c", "b")]), "a");
+        assert_eq!(
+            found(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "b"), ("e", "d"), ("f", "g"), ("g", "f")]),
+            "abcfg"
+        );
+        let many: HashMap<String, String> = (0..200_000).map(|n: u32| (n.to_string(), (n / 2).to_string())).collect();
+        assert_eq!(rings(&many).len(), 1);
+    }
 }

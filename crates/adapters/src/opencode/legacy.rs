@@ -119,7 +119,8 @@ fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Resu
     if !root.is_object() {
         return Err("a session is not JSON".into());
     }
-    let is_stored = |above: &str| above != id && path.with_file_name(format!("{above}.json")).exists();
+    let is_stored =
+        |above: &str| above != id && super::is_id(above) && path.with_file_name(format!("{above}.json")).exists();
     if root.get("parentID").some_str().is_some_and(is_stored) {
         return Ok(None);
     }

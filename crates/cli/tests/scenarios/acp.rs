@@ -235,7 +235,7 @@ fn who_waits_until_it_listens_waits_again_if_another_was_first() {
     let launched = stage.launch(&["acp:scripted"]);
     stage.sandbox.run(["mkfifo", "gate"]).expect_success();
     let points = stage.sandbox.root().join("points");
-    let late = lariat(&stage.sandbox, &["send", launched.handle(), "late", "--when-idle", "--json"])
+    let late = lariat(&stage.sandbox, &["send", launched.handle(), "late", "--when-idle", "--key", "once", "--json"])
         .env("LARIAT_PAUSE_AT", "acp.post")
         .env("LARIAT_PAUSE_ON", stage.sandbox.work().join("gate"))
         .env("LARIAT_POINTS", &points);

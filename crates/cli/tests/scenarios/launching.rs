@@ -398,6 +398,36 @@ fn one_whose_launcher_is_killed_before_it_shows_its_id_has_its_handle() {
     }
 }
 
+/// Nobody wished for what its launcher was killed with: it is not brought back, so it need not be kept.
+#[test]
+fn what_was_launched_by_one_that_was_killed_and_is_killed_itself_is_let_go() {
+    let sandbox = Sandbox::new("unwished");
+    let work = sandbox.work();
+    let said = json!({"type": "thread.started", "thread_id": id(1)}).to_string();
+    install(&sandbox, "codex", &format!(": > here; read x < go; echo '{said}'; : > said; read x < go"));
+    sandbox.run(["mkfifo".into(), work.join("go")]).expect_success();
+    let launcher = sandbox.spawn(&lariat(&sandbox, &["launch", "codex", "--headless", "-p", "fix it"]));
+    wait_until("the agent runs", DEADLINE, || work.join("here").exists());
+    let sessions = sandbox.state_dir().join("lariat/sessions");
+    let folder = fs::read_dir(&sessions).expect("sessions").next().expect("one").expect("one").path();
+    wait_until("it is on record", DEADLINE, || folder.join("shim.json").exists());
+    launcher.signal(Signal::KILL);
+    launcher.wait(DEADLINE);
+    fs::write(work.join("go"), "go\n").expect("it goes on");
+    wait_until("it has shown its id", DEADLINE, || work.join("said").exists());
+    let shim: Value = serde_json::from_slice(&fs::read(folder.join("shim.json")).expect("read")).expect("JSON");
+    let agent = sandbox.processes().into_iter().find(|p| shim["agent"]["pid"] == p.pid).expect("the agent");
+    assert!(agent.signal(Signal::KILL));
+    wait_until("it has ended", DEADLINE, || folder.join("exit.json").exists());
+    drop(CodexStore::of(&sandbox).thread(&id(1)).asked("fix it"));
+    let seen = list(&sandbox);
+    assert_eq!(seen.session(&id(1))["restorable"], json!(false), "{}", seen.text);
+    wait_until("its shim has left", DEADLINE, || {
+        ask(&sandbox, &["gc", "--retain", "0s", "--yes"]).expect_success();
+        !folder.exists()
+    });
+}
+
 #[test]
 fn a_directory_that_was_moved_is_still_held() {
     let sandbox = with_agents("moved");

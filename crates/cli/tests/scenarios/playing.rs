@@ -339,6 +339,12 @@ fn an_id_that_a_person_gives_is_the_session_s() {
     until(&sandbox, own, "idle", "");
     assert_eq!(list(&sandbox).sessions().len(), 1);
     ask(&sandbox, &["kill", "mine"]).expect_success();
+    // What is on record of it would be taken for a sign of another one.
+    let twice = ask(&sandbox, &["launch", "claude", "-p", "hi", "--", &format!("--session-id={own}")]);
+    assert!(twice.code() == 3 && twice.stderr.contains("lariat resume"), "{twice:?}");
+    let seen = list(&sandbox);
+    seen.expect(own, "stopped", None);
+    assert_eq!(seen.session(own)["handle"], told["handle"], "{}", seen.text);
     assert_eq!(text(&act(&sandbox, &["resume", "mine"]), "native_id"), own);
     let fork = act(&sandbox, &["fork", text(&told, "handle"), "--force"]);
     assert_ne!(text(&fork, "native_id"), own);

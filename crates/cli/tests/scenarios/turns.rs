@@ -48,8 +48,14 @@ fn a_leaving_that_the_program_has_recorded_itself_counts() {
     }
     // Whoever goes on has not left.
     claude.session(&id(4)).asked("fix it").said(command("/exit")).asked("go on").left();
+    // Nor has whoever came back after it, and was killed before anything was recorded.
+    claude.session(&id(5)).asked("fix it").said(command("/exit")).left();
+    let back = json!({"pid": 4_194_000, "sessionId": id(5), "cwd": sandbox.work(), "startedAt": now() + 60_000,
+        "procStart": "1", "status": "busy"});
+    claude.put("sessions/4194000.json", back.to_string());
     let seen = list(&sandbox);
-    for (n, status) in [(1, "stopped"), (2, "stopped"), (3, "interrupted"), (4, "interrupted")] {
+    let told = [(1, "stopped"), (2, "stopped"), (3, "interrupted"), (4, "interrupted"), (5, "interrupted")];
+    for (n, status) in told {
         seen.expect(&id(n), status, None);
     }
     assert_eq!(seen.session(&id(1))["reason"], "ended by a person: /exit");
@@ -578,13 +584,13 @@ fn that_a_context_is_full_is_no_count_of_what_was_used() {
         thread.add("event_msg", count(0, 0, 0, 258_400)).failed_by("no room", &json!("context_window_exceeded"))
     };
     full(1);
-    // What it goes on with counts again.
+    // What it goes on with is counted from nothing, and comes on top.
     full(2).asked("go on").add("event_msg", count(840, 14, 600, 259_254));
     // Nothing was used yet.
     codex.thread(&id(3)).asked("fix it").add("event_msg", count(0, 0, 0, 0)).failed("no");
     let seen = list(&sandbox);
     let used = |input: u64, output: u64, cached: u64| json!({"input": input, "output": output, "cache_read": cached, "cache_write": 0});
-    for (n, tokens) in [(1, used(420, 7, 300)), (2, used(840, 14, 600)), (3, used(0, 0, 0))] {
+    for (n, tokens) in [(1, used(420, 7, 300)), (2, used(1260, 21, 900)), (3, used(0, 0, 0))] {
         assert_eq!(seen.session(&id(n))["tokens"], tokens, "{n}");
     }
     seen.expect(&id(1), "failed", None);
