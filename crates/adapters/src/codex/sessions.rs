@@ -405,8 +405,8 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
             let person = f.reviewer.as_deref().is_none_or(|who| who == "user");
             let asks = person && f.policy.as_deref().is_some_and(|p| p != "never");
             // A script begins anew with each tool that has ended.
-            let begun = call.at.max(f.updated.filter(|_| is_script(call)));
-            let settled = begun.is_none_or(|at| look.now.0 - at >= SETTLING_MS);
+            let since = call.at.max(f.updated.filter(|_| is_script(call)));
+            let settled = since.is_none_or(|at| look.now.0 - at >= SETTLING_MS);
             asks && settled && !is_running(look, hold, thread, call)
         };
         (begun && (kind == AskKind::Question || asks())).then_some((call, kind))

@@ -33,8 +33,8 @@ pub struct Word {
     pub prompt: Option<String>,
     /// Whether a turn is open.
     pub busy: bool,
-    /// It has begun to make the conversation shorter, or to sum up a branch of it, and has not said that this is done. If it fails it says
-    /// nothing; on a terminal, what is drawn there tells.
+    /// It has begun to make the conversation shorter, or to sum up a branch of it, and has not said that this is done. If
+    /// it fails it says nothing; on a terminal, what is drawn there tells.
     pub compacting: bool,
     /// It is on a terminal.
     pub terminal: bool,

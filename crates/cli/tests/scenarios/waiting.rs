@@ -137,7 +137,7 @@ fn who_follows_sees_changes_also_where_nothing_tells_of_them() {
             assert!(child.exit().is_none(), "{limit}: {} {}", child.stdout(), child.stderr());
             child.stdout().contains(text)
         };
-        wait_until("the beginning", DEADLINE, || has(&events, "the beginning"));
+        wait_until("the beginning", DEADLINE, || has(&events, "the beginning") && has(&told, "fix it"));
         drop(talk.answered("all is well now"));
         drop(entry.says("idle"));
         // Long before the look that is taken every minute anyway.
