@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::asking::{ask, id, lariat, list};
 use crate::claude_store::ClaudeStore;
-use crate::codex_store::CodexStore;
 
 /// A sandbox with agents to launch: they sit still until they are ended.
 fn with_agents(name: &str) -> Sandbox {
@@ -35,7 +34,7 @@ fn alive(sandbox: &Sandbox, pid: i32) -> bool {
 }
 
 /// Puts a program of the test's own in an agent's place.
-fn install(sandbox: &Sandbox, name: &str, script: &str) {
+pub fn install(sandbox: &Sandbox, name: &str, script: &str) {
     let path = sandbox.root().join("own").join(name);
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
@@ -351,81 +350,6 @@ fn what_acts_puts_a_shim_in_the_place_of_a_killed_one_and_looking_does_not() {
     assert_eq!(shims().len(), 1);
     let journal = ask(&sandbox, &["journal"]);
     assert!(journal.stdout.contains("take over"), "{}", journal.stdout);
-}
-
-#[test]
-fn one_whose_launcher_is_killed_before_it_shows_its_id_has_its_handle() {
-    for headless in [true, false] {
-        let sandbox = Sandbox::new("unheard");
-        let (work, codex) = (sandbox.work(), CodexStore::of(&sandbox));
-        let (id, lock) = (id(1), codex.lock_file(&id(1)));
-        let said =
-            if headless { json!({"type": "thread.started", "thread_id": id}).to_string() } else { String::new() };
-        let script = format!(
-            ": > here; read x < go; echo '{said}'; exec 9>>'{}'; flock 9; : > locked; read x < stay",
-            lock.display()
-        );
-        install(&sandbox, "codex", &script);
-        sandbox.run(["mkfifo".into(), work.join("go"), work.join("stay")]).expect_success();
-        let kind = if headless { &["--headless", "-p", "fix it"][..] } else { &[] };
-        let order = [&["launch", "codex", "--group", "night"], kind].concat();
-        let launcher = sandbox.spawn(&lariat(&sandbox, &order));
-        wait_until("the agent runs", DEADLINE, || work.join("here").exists());
-        let sessions = sandbox.state_dir().join("lariat/sessions");
-        let folder = fs::read_dir(&sessions).expect("sessions").next().expect("one").expect("one").path();
-        wait_until("it is on record", DEADLINE, || folder.join("shim.json").exists());
-        launcher.signal(Signal::KILL);
-        launcher.wait(DEADLINE);
-        fs::write(work.join("go"), "go\n").expect("it goes on");
-        wait_until("it holds its thread", DEADLINE, || work.join("locked").exists());
-        drop(codex.thread(&id).asked("fix it"));
-        let handle = folder.file_name().and_then(|name| name.to_str()).expect("a handle");
-        let seen = list(&sandbox);
-        let session = seen.session(&id);
-        assert_eq!((&session["handle"], &session["group"]), (&json!(handle), &json!("night")), "{}", seen.text);
-        ask(&sandbox, &["logs", handle]).expect_success();
-        // One that ended by itself is known by what it showed, one that was ended by that.
-        if headless {
-            fs::write(work.join("stay"), "go\n").expect("it ends");
-            wait_until("it has ended", DEADLINE, || folder.join("exit.json").exists());
-        } else {
-            ask(&sandbox, &["kill", handle]).expect_success();
-        }
-        let seen = list(&sandbox);
-        let session = seen.session(&id);
-        assert_eq!((&session["handle"], &session["live"]), (&json!(handle), &json!(false)), "{}", seen.text);
-        assert!(session["exit"].is_object(), "{}", seen.text);
-    }
-}
-
-/// Nobody wished for what its launcher was killed with: it is not brought back, so it need not be kept.
-#[test]
-fn what_was_launched_by_one_that_was_killed_and_is_killed_itself_is_let_go() {
-    let sandbox = Sandbox::new("unwished");
-    let work = sandbox.work();
-    let said = json!({"type": "thread.started", "thread_id": id(1)}).to_string();
-    install(&sandbox, "codex", &format!(": > here; read x < go; echo '{said}'; : > said; read x < go"));
-    sandbox.run(["mkfifo".into(), work.join("go")]).expect_success();
-    let launcher = sandbox.spawn(&lariat(&sandbox, &["launch", "codex", "--headless", "-p", "fix it"]));
-    wait_until("the agent runs", DEADLINE, || work.join("here").exists());
-    let sessions = sandbox.state_dir().join("lariat/sessions");
-    let folder = fs::read_dir(&sessions).expect("sessions").next().expect("one").expect("one").path();
-    wait_until("it is on record", DEADLINE, || folder.join("shim.json").exists());
-    launcher.signal(Signal::KILL);
-    launcher.wait(DEADLINE);
-    fs::write(work.join("go"), "go\n").expect("it goes on");
-    wait_until("it has shown its id", DEADLINE, || work.join("said").exists());
-    let shim: Value = serde_json::from_slice(&fs::read(folder.join("shim.json")).expect("read")).expect("JSON");
-    let agent = sandbox.processes().into_iter().find(|p| shim["agent"]["pid"] == p.pid).expect("the agent");
-    assert!(agent.signal(Signal::KILL));
-    wait_until("it has ended", DEADLINE, || folder.join("exit.json").exists());
-    drop(CodexStore::of(&sandbox).thread(&id(1)).asked("fix it"));
-    let seen = list(&sandbox);
-    assert_eq!(seen.session(&id(1))["restorable"], json!(false), "{}", seen.text);
-    wait_until("its shim has left", DEADLINE, || {
-        ask(&sandbox, &["gc", "--retain", "0s", "--yes"]).expect_success();
-        !folder.exists()
-    });
 }
 
 #[test]

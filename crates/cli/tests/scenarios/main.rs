@@ -56,6 +56,7 @@ mod namespaces;
 mod needs;
 mod opencode_damage;
 mod opencode_living;
+mod orphaned;
 mod page;
 mod pi_sessions;
 mod playing;
