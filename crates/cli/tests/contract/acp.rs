@@ -81,8 +81,10 @@ fn opencode_asks_and_is_answered_and_ends_with_its_one_turn() {
     opencode.ask_for("bash");
     let launched = act(&stage, &["launch", "acp:opencode", "--headless", "-p", "TOOL touch allowed"]);
     let handle = text(&launched, "handle");
-    let row = stage.until("waiting", "permission: ");
-    stage.agree(&row);
+    stage.until("waiting", "permission: ");
+    // What it asks for is told by a message of its own, after the question.
+    wait_until("its call is on record", DEADLINE, || stage.now().0["tool"].is_string());
+    stage.agree(&stage.now());
     act(&stage, &["approve", handle]);
     let ended = act(&stage, &["wait", handle, "--until", "done", "--timeout", "60s"]);
     assert_eq!((&ended["status"], &ended["exit"]), (&json!("done"), &json!({"code": 0})), "{ended}");
