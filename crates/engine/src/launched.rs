@@ -230,9 +230,10 @@ impl Launched {
         self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
     }
 
-    /// Whether a wish for it is on record: its launcher stores one once it knows the session.
+    /// Whether a wish for it is on record, or was and cannot be read: its launcher stores one once it knows the session.
     pub fn is_wished(&self) -> bool {
-        records::read_in(&self.folder).is_some()
+        let entries = file::Directory::open(&self.folder).and_then(|folder| folder.entries());
+        entries.map_or(true, |entries| entries.iter().any(|entry| entry.name.starts_with(records::INTENT)))
     }
 
     /// Reads one folder; `None` if nothing was launched from it.

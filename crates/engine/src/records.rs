@@ -17,7 +17,7 @@ use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-const INTENT: &str = "intent.json";
+pub(crate) const INTENT: &str = "intent.json";
 const LABEL: &str = "label.json";
 const LARGEST: u64 = 1 << 20;
 /// So many folders are read sooner by two threads than by one.

@@ -196,8 +196,13 @@ pub(crate) fn is_new(question: &Question, adapter: &dyn Adapter, ask: &Ask, plan
     let id = format!("{}:{id}", adapter.name());
     let is_launched = || All::read(&question.places).by_id.contains_key(&id);
     let all = list(Question { scope: Scope::All, agent: Some(adapter.name()), ..question.clone() });
-    match all.listing.sessions.iter().any(|s| s.id.raw() == id) || is_launched() {
-        true => Err(LaunchError::Alive(format!("{id} is there already; `lariat resume {id}` goes on with it"))),
+    if all.listing.sessions.iter().any(|s| s.id.raw() == id) || is_launched() {
+        return Err(LaunchError::Alive(format!("{id} is there already; `lariat resume {id}` goes on with it")));
+    }
+    match all.partial {
+        true => {
+            Err(LaunchError::Alive(format!("it cannot be told if {id} is there already; `lariat doctor` says why")))
+        }
         false => Ok(()),
     }
 }

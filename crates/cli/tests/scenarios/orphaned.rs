@@ -69,8 +69,14 @@ fn one_that_is_killed_after_its_launcher_is_let_go() {
     wait_until("it has ended", DEADLINE, || folder.join("exit.json").exists());
     let seen = list(&sandbox);
     assert_eq!(seen.session(&id(1))["restorable"], json!(false), "{}", seen.text);
-    wait_until("its shim has left", DEADLINE, || {
-        ask(&sandbox, &["gc", "--retain", "0s", "--yes"]).expect_success();
-        !folder.exists()
-    });
+    let handle = folder.file_name().and_then(|name| name.to_str()).expect("a handle");
+    let plan = || ask(&sandbox, &["gc", "--retain", "0s"]).stdout;
+    wait_until("its shim has left", DEADLINE, || plan().contains(handle));
+    // A wish that could not be read is one all the same.
+    let aside = folder.join("intent.json.0.unreadable");
+    fs::write(&aside, "{").expect("written");
+    assert!(!plan().contains(handle), "{}", plan());
+    fs::remove_file(&aside).expect("removed");
+    ask(&sandbox, &["gc", "--retain", "0s", "--yes"]).expect_success();
+    assert!(!folder.exists());
 }
