@@ -66,6 +66,10 @@ pub trait Adapter: Send + Sync {
     fn is_spoken_for(&self) -> bool {
         false
     }
+    /// Whether a session is in its store before anybody knows its id: one that is not there was deleted.
+    fn records_at_once(&self) -> bool {
+        false
+    }
     /// Whether nothing of it tells of its turns: it is known by its process alone, and never goes on by
     /// more than the settings describe ([`Ask::described`]).
     fn is_mute(&self) -> bool {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::look::{Places, Sighting, Stores};
 use lariat_adapters::settings::Described;
 use lariat_adapters::{Adapter, Ask, described};
-use lariat_core::{Exit, Fact, Observation, State, Time, Turn, Untrusted, Want, Warning, Witness};
+use lariat_core::{Exit, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Want, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
 use lariat_shim::ring::Output;
 use lariat_sys::cgroup::{self, Cgroup};
@@ -36,6 +36,8 @@ pub const AFTERMATH: i64 = 10_000;
 const TAKING_UP: i64 = 15_000;
 /// How much of a terminal's output is looked at first for what its agent says of itself.
 const FIRST_LOOK: u64 = 64 << 10;
+/// What is said of one that its agent had stored, and has not now.
+const DELETED: &str = "it is in its agent's store no longer";
 /// How long one look waits for exits that are being written down, all of them together.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -372,7 +374,7 @@ impl Launched {
     /// handle.
     pub fn testify(&self, places: &Places, now: Time, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
-        let told_nothing = sighting.observations.is_empty();
+        let told_nothing = sighting.observations.iter().all(|o| o.witness == Witness::Shim);
         let mute = self.adapter().is_some_and(|a| a.is_mute());
         if mute {
             sighting.observations.push(seen(Fact::Mute(described::WHY.into())));
@@ -519,10 +521,18 @@ impl Launched {
         Some(last.bytes)
     }
 
-    /// A sighting by the shim alone, for an agent that has recorded nothing yet.
-    pub fn sighting(&self) -> Sighting {
+    /// A sighting by the shim alone, for an agent that has recorded nothing yet; or `unread` says why nothing of it could
+    /// be read. Where a session is stored before anybody knows its id, one that is not there was deleted.
+    pub fn sighting(&self, unread: Option<&str>) -> Sighting {
         let mut sighting =
             Sighting { native_id: self.record.native_id.clone().unwrap_or_default(), ..Sighting::default() };
+        let gone = || matches!(self.process(), Ok(None));
+        let deleted = || self.adapter().is_some_and(|a| a.records_at_once()) && gone();
+        let fact = match unread {
+            Some(why) => Some(Fact::TurnUnread(Untrusted::new(why))),
+            None => deleted().then(|| Fact::Turn(Turn::Over(Outcome::Aborted(DELETED.into())))),
+        };
+        sighting.observations.extend(fact.map(|fact| Observation::new(Witness::Shim, fact)));
         sighting.about.cwd = self.record.launch.cwd.to_str().map(str::to_owned);
         sighting.about.prompt = self.record.ask.prompt.clone();
         sighting.about.started_at = self.shim.as_ref().map(|s| s.started_at);

@@ -1,7 +1,7 @@
 //! What is here now.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -131,6 +131,9 @@ struct Shared {
 /// Makes text of a session, if it can.
 pub type Write = fn(&Session) -> Option<Box<[u8]>>;
 
+/// Agents whose store was not read, or not all of it, and why.
+type Unread = BTreeMap<&'static str, String>;
+
 type Judge<'a> = dyn Fn(&'static str, Sighting) -> Row + Sync + 'a;
 
 impl Shared {
@@ -208,8 +211,8 @@ impl Shared {
         }
     }
 
-    /// Adds launched sessions whose agent lives and has recorded nothing yet.
-    fn add_unrecorded(&self, answer: &mut Answer) {
+    /// Adds launched sessions of which no store tells: their agent has recorded nothing yet, or could not be read.
+    fn add_unrecorded(&self, answer: &mut Answer, unread: &Unread) {
         if self.known.launched.by_id.is_empty() {
             return;
         }
@@ -232,7 +235,8 @@ impl Shared {
         let found = living.filter_map(|(_, l)| {
             let agent = lariat_adapters::named(&l.record.agent)?;
             agents.iter().find(|a| lariat_adapters::means(a.name(), agent.name()))?;
-            Some(self.session(agent.name(), l.sighting()))
+            let unread = unread.iter().find(|(of, _)| lariat_adapters::means(of, agent.name()));
+            Some(self.session(agent.name(), l.sighting(unread.map(|(_, why)| why.as_str()))))
         });
         let mut found: Vec<_> = found.collect();
         // One process has one session: what the shim holds is not without one.
@@ -320,12 +324,19 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     });
     let (besides, more): (Vec<_>, Vec<_>) = besides.unzip();
     let crew = Crew::begin(jobs.into_iter().chain(more));
-    let report = |looking: &Looking, shared: &Shared, answer: &mut Answer| {
-        looking.wait(&crew, began, deadline).unwrap_or_else(|why| {
+    let mut unread = Unread::new();
+    let mut report = |looking: &Looking, shared: &Shared, answer: &mut Answer| {
+        let name = looking.adapter.name();
+        let report = looking.wait(&crew, began, deadline).unwrap_or_else(|why| {
             answer.partial = true;
-            answer.failed.push((looking.adapter.name(), why.clone()));
+            answer.failed.push((name, why.clone()));
+            unread.insert(name, format!("its store {why}"));
             without_store(looking.adapter, shared, &why)
-        })
+        });
+        if report.partial {
+            unread.entry(name).or_insert_with(|| "not all of its store could be read".to_owned());
+        }
+        report
     };
     for looking in looking {
         let report = report(&looking, &shared, &mut answer);
@@ -340,7 +351,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     answer.watch.extend(running.map(|l| l.folder.join(ask::FOLDER)));
     // Time alone tells when that is over.
     answer.unhinted |= shared.known.launched.by_id.values().any(|l| l.may_not_have_begun(now));
-    shared.add_unrecorded(&mut answer);
+    shared.add_unrecorded(&mut answer, &unread);
     one_row::of_both(&mut answer, (*shared.table).as_ref().ok());
     // One process, one row: whom its shim has tied to a session is not without one.
     let Listing { sessions, unbound, .. } = &mut answer.listing;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::described::{self, NO_WAY};
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::{Adapter, Ask, Past, Plan};
-use lariat_core::{Session, Time, Want, Witness};
+use lariat_core::{Fact, Session, Time, Want, Witness};
 use lariat_shim::record;
 use lariat_shim::start::StartError;
 use lariat_sys::clock;
@@ -96,12 +96,20 @@ pub struct Resumed {
 /// Which way a session would go on; or why it cannot.
 pub fn way(places: &Places, session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
     let on_record = session.because.iter().any(|(_, o)| matches!(o.witness, Witness::Store | Witness::Gateway));
-    match launched {
+    match (launched, unread(session)) {
         _ if adapter_is_mute(session) => described_way(places, session, launched),
         _ if on_record => Ok(Way::Native),
-        Some(_) => Ok(Way::Replayed),
-        None => Err("its agent has no conversation of it on record".into()),
+        // It may well have one: what it was launched with would be done twice.
+        (_, Some(why)) => Err(format!("what it has done cannot be told: {why}")),
+        (Some(_), None) => Ok(Way::Replayed),
+        (None, None) => Err("its agent has no conversation of it on record".into()),
     }
+}
+
+/// Why nothing of it could be read, if that is so.
+fn unread(session: &Session) -> Option<String> {
+    let unread = session.because.iter().find(|(_, o)| matches!(o.fact, Fact::TurnUnread(_)));
+    unread.map(|(_, o)| o.fact.told().row())
 }
 
 fn adapter_is_mute(session: &Session) -> bool {

@@ -60,6 +60,8 @@ pub struct Contents {
     pub hidden: usize,
     /// What could not be read of it.
     pub damage: Option<String>,
+    /// There may be more sessions, behind what could not be read.
+    pub cut: bool,
 }
 
 /// Reads what is wanted; `None` if there is no database.
@@ -222,6 +224,7 @@ impl Db {
                     Err(e) if contents.sessions.is_empty() => return Err(e),
                     Err(e) => {
                         contents.damage = Some(why(&e));
+                        contents.cut = true;
                         break;
                     }
                 }

@@ -156,6 +156,11 @@ impl Adapter for OpenCode {
         places.opencode.clone()
     }
 
+    /// It is imported before the launch, or named in the log and the output once it is stored.
+    fn records_at_once(&self) -> bool {
+        true
+    }
+
     fn observe(&self, look: &Look<'_>) -> Report {
         lariat_sys::point::point("opencode.observe");
         let mut report = Report::default();

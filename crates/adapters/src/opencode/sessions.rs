@@ -22,6 +22,7 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     let contents = read.ok().flatten().unwrap_or_default();
     let problem = unread.clone().or_else(|| contents.damage.clone());
     report.warnings.extend(problem.map(|why| warning(look, &look.places.opencode_db, why)));
+    report.partial |= unread.is_some() || contents.cut;
     let (mut sessions, below, roots) = (contents.sessions, contents.below, contents.roots);
     report.hidden += contents.hidden;
 
@@ -58,12 +59,18 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     }
 }
 
+/// A terminal that has come up and has a session which is not stored: a person has deleted that, and it stands where a
+/// new one begins.
 fn without_record(id: String, hold: &Hold) -> Sighting {
     let started = ap::started(&hold.bond.process);
     let cwd = ap::standing(hold.bond.process.pid).map(|c| c.raw().to_owned());
+    let up = hold.heard.as_ref().filter(|h| h.up && hold.kind == Kind::Terminal);
+    let idle = up.map(|h| {
+        Observation::new(Witness::Store, Fact::State(State::Idle)).from(h.path.to_string_lossy().into_owned())
+    });
     Sighting {
         native_id: id,
-        observations: vec![hold.bond.evidence.clone()],
+        observations: [hold.bond.evidence.clone()].into_iter().chain(idle).collect(),
         about: About { cwd, started_at: Some(started), updated_at: Some(started), ..About::default() },
         process: Some(hold.bond.process.clone()),
         ..Sighting::default()

@@ -1,9 +1,9 @@
 //! When a look itself fails: a store that hangs, a process table that is none, files of ours that
-//! are lost or damaged. Scenarios 2, 3 and 7.
+//! are lost or damaged. Scenarios 2, 3, 7 and 28.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Instant};
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal};
+use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, Signal, wait_until};
 use serde_json::json;
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     claude_store::ClaudeStore,
     codex_store::CodexStore,
     damage::WITHOUT_OVERRIDE,
+    resuming,
 };
 
 /// One of everything, live and dead, of both agents.
@@ -140,6 +141,50 @@ fn s02_what_was_not_read_is_not_absent() {
             assert!(said.stderr.contains(agent), "it says whose store did not answer: {said:?}");
         }
     }
+}
+
+/// What was done may stand where nobody could look: it is not done a second time.
+#[test]
+fn s28_what_was_cut_off_and_cannot_be_read_is_not_asked_again() {
+    let sandbox = Sandbox::new("s28-unread");
+    resuming::install(&sandbox);
+    let told = ask(&sandbox, &["launch", "claude", "--headless", "-p", "hi", "--json"]).json();
+    let [id, handle] = ["native_id", "handle"].map(|key| told[key].as_str().expect(key).to_owned());
+    wait_until("it works", DEADLINE, || list(&sandbox).session(&id)["status"] == "working");
+    let pid = i32::try_from(told["pid"].as_i64().expect("a pid")).expect("a pid");
+    assert!(sandbox.world().process(pid).expect("it lives").signal(Signal::KILL));
+    let exit = sandbox.state_dir().join("lariat/sessions").join(&handle).join("exit.json");
+    wait_until("its end is on record", DEADLINE, || exit.exists());
+    // Only the transcript tells of it.
+    fs::remove_dir_all(sandbox.home().join(".claude/sessions")).expect("a registry");
+    let row = list(&sandbox).session(&id).clone();
+    assert_eq!((&row["status"], &row["restorable"]), (&json!("interrupted"), &json!(true)), "{row:#}");
+
+    let runs = || fs::read_to_string(sandbox.home().join("runs")).expect("runs");
+    let before = runs();
+    let is_left = |asked: &dyn Fn(&[&str]) -> Output| {
+        let seen = Answer::of(&asked(&["ls", "-a", "--json"]));
+        let row = seen.session(&id);
+        assert_eq!((&row["status"], &row["live"], seen.code), (&json!("unknown"), &json!(false), 5), "{row:#}");
+        let back = asked(&["restore", "--yes", "--json"]);
+        assert_eq!((back.code(), &back.json()["restore"][0]["outcome"]), (3, &json!("left")), "{back:?}");
+        let again = asked(&["resume", &handle]);
+        assert!(again.code() != 0 && again.stderr.contains("cannot be told"), "{again:?}");
+        assert_eq!(runs(), before, "nothing was started");
+    };
+    let fifo = silent(&sandbox);
+    is_left(&|args| {
+        let late = lariat(&sandbox, &[args, &["--deadline", "300ms"]].concat());
+        sandbox.world().run(&late.env("LARIAT_PAUSE_AT", "claude.observe").env("LARIAT_PAUSE_ON", &fifo))
+    });
+    let [folder, aside] = ["projects", "aside"].map(|name| sandbox.home().join(".claude").join(name));
+    fs::rename(&folder, &aside).expect("another name");
+    fs::write(&folder, "a file").expect("a file in its place");
+    is_left(&|args| ask(&sandbox, args));
+    fs::remove_file(&folder).expect("the file");
+    fs::rename(&aside, &folder).expect("its own name");
+    let back = ask(&sandbox, &["restore", "--yes", "--json"]);
+    assert_eq!(back.json()["restore"][0]["way"], "native", "{back:?}");
 }
 
 /// What must hold when the process table cannot be read.

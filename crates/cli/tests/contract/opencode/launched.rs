@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lariat_testkit::{DEADLINE, agents::OpenCode, wait_until};
+use lariat_testkit::{DEADLINE, Signal, agents::OpenCode, wait_until};
 use serde_json::Value;
 
 use crate::looks::Stage;
@@ -41,6 +41,37 @@ fn headless_with_the_id_chosen_and_the_prompt_as_it_was_given() {
     assert_eq!((&ended["status"], &ended["exit"]["code"]), (&"done".into(), &0.into()), "{ended}");
     assert_eq!(opencode.export(row.id())["info"]["directory"], cwd);
     nothing_is_left(&stage);
+}
+
+/// What it was asked may have been done: neither is that tried again where nothing of it can be read, nor where a person
+/// has deleted it.
+#[test]
+fn what_was_cut_off_and_cannot_be_read_or_was_deleted_is_not_begun_again() {
+    let stage = Stage::new("launch-opencode-unread");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let launched = act(&stage, &["launch", "opencode", "--headless", "-p", "HOLD here", "--json"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_at_work("HOLD here");
+    let pid = i32::try_from(launched["pid"].as_i64().expect("a pid")).expect("a pid");
+    assert!(stage.sandbox.world().process(pid).expect("it lives").signal(Signal::KILL));
+    nothing_is_left(&stage);
+    let row = stage.now().ended("interrupted").has("restorable", true);
+
+    let database = opencode.store().join("opencode.db");
+    let aside = database.with_extension("aside");
+    std::fs::rename(&database, &aside).expect("another name");
+    std::fs::write(&database, "no database").expect("a file");
+    let seen = stage.sandbox.world().run(&stage.lariat().args(["ls", "-a", "--json"]));
+    assert_eq!((seen.code(), &seen.json()["sessions"][0]["status"]), (5, &"unknown".into()), "{seen:?}");
+    let back = stage.sandbox.world().run(&stage.lariat().args(["restore", "--yes", "--json"]));
+    assert_eq!((back.code(), &back.json()["restore"][0]["outcome"]), (3, &"left".into()), "{back:?}");
+    std::fs::rename(&aside, &database).expect("its own name");
+    stage.now().ended("interrupted").has("native_id", row.id());
+
+    stage.sandbox.run(["opencode", "session", "delete", row.id()]).expect_success();
+    let row = stage.now().ended("stopped").has("native_id", row.id()).has("restorable", false);
+    assert!(row.0["reason"].as_str().is_some_and(|why| why.contains("no longer")), "{row}");
+    assert_eq!(act(&stage, &["restore", "--json"])["restore"], serde_json::json!([]));
 }
 
 #[test]
