@@ -55,12 +55,18 @@ const COMPRESSED: [&[u8]; 6] = [
 const ERASED: &[u8] = b"\x1b[2K";
 /// What stands in its prompt while that is empty: the last two where it has vim's keys.
 const LISTENS: [&[u8]; 3] = [b"Type your message", b"Press 'i' for INSERT", b"Press 'Esc' for NORMAL"];
-/// What it asks before it listens, with `Ready` in its title; whatever is typed then is an answer.
-const DIALOGS: [(&[u8], AskKind, &str); 3] = [
+/// What it asks in the place of its prompt, with `Ready` in its title, or `Working…` while a request has failed;
+/// whatever is typed then is an answer.
+const DIALOGS: [(&[u8], AskKind, &str); 6] = [
     (b"Do you trust the files in this folder?", AskKind::Dialog, "whether it may trust the files in this folder"),
     (b"How would you like to authenticate", AskKind::Login, "how to authenticate"),
     (b"Enter Gemini API Key", AskKind::Login, "a key for the Gemini API"),
+    (b"A potential loop was detected", AskKind::Dialog, "whether loops shall be looked for"),
+    // Overloaded, used up, not to be found; or not for this account.
+    (b"to switch models.", AskKind::Dialog, MODEL),
+    (b"It seems like you don't have access to", AskKind::Dialog, MODEL),
 ];
+const MODEL: &str = "whether to try again, with another model, or to stop";
 
 /// Words after the program that make it something other than a session.
 const NOT_SESSIONS: [&str; 17] = [
@@ -196,9 +202,9 @@ impl Adapter for Gemini {
         let mut titles = memchr::memmem::rfind_iter(last, b"\x1b]0;").filter_map(|at| {
             let title = &last[at + 4..];
             let end = title.iter().position(|b| matches!(b, 0x07 | 0x1b))?;
-            std::str::from_utf8(&title[..end]).ok()
+            std::str::from_utf8(&title[..end]).ok().map(|title| (at, title))
         });
-        let title = titles.next()?;
+        let (at, title) = titles.next()?;
         titles.next()?;
         let state = match title.chars().next()? {
             '◇' => State::Idle,
@@ -209,8 +215,13 @@ impl Adapter for Gemini {
         let resumed = argv.iter().any(|a| a == RESUME);
         let has_resumed = || memchr::memmem::rfind(last, RESUMING).is_some_and(|at| prompts(&last[at..]));
         let listens = !resumed || titles.next().is_some() || has_resumed();
-        let rests = || listens && self.asks_in_output(last).is_none();
-        (state != State::Idle || rests()).then_some(state)
+        let told = match state {
+            State::Idle => listens && self.asks_in_output(last).is_none(),
+            // What was asked before it said so is answered.
+            State::Busy => self.asks_in_output(&last[at..]).is_none(),
+            _ => true,
+        };
+        told.then_some(state)
     }
 
     /// A dialog, until it has drawn its prompt since. (It draws all anew for each change, so for a moment nothing of

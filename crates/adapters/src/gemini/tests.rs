@@ -83,6 +83,12 @@ fn a_dialog_that_stands_is_asked_and_is_no_rest() {
     assert_eq!(said(&format!("✦ {dialog}\r\n> Type your message or @path")), (None, Some(State::Idle)));
     let busy = format!("{dialog}\x1b]0;✦  Working…\x07");
     assert_eq!(said(&busy).1, Some(State::Busy));
+    // While a request that failed is not given up, its title stays what it was.
+    let model = Some(format!("dialog: {MODEL}"));
+    let failed =
+        format!("{busy}│ Model \"x\" was not found or is invalid. │\r\n│ \x1b[1m/model\x1b[22m to switch models. │");
+    assert_eq!(said(&failed), (model, None));
+    assert_eq!(said(&format!("{failed}\x1b[2K> Type your message")), (None, Some(State::Busy)), "tried again");
 }
 
 #[test]

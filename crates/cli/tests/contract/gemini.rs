@@ -251,6 +251,30 @@ fn at_a_dialog_before_its_prompt_it_waits_and_nothing_is_typed() {
 }
 
 #[test]
+fn at_a_dialog_in_the_place_of_its_prompt_it_waits_and_nothing_is_typed() {
+    let stage = Stage::new("launch-dialogs");
+    let _gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let (handle, _, pid) = launch(&stage, &[]);
+    stage.until("idle", "no turn yet");
+    let viewer = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    // A model that is not there: its title says that it works. Then one that says the same again and again: `Ready`.
+    let asked =
+        [("FAIL 404", "dialog: whether to try again", "2. Stop"), ("so REPEAT", "dialog: whether loops", "(esc)")];
+    for (prompt, reason, answer) in asked {
+        act(&stage, &["send", &handle, prompt, "--json"]);
+        let row = stage.until("waiting", reason).has("pid", pid.clone());
+        stage.agree(&row);
+        let output = stage.sandbox.world().run(&stage.lariat().args(["send", &handle, "yes please", "--json"]));
+        assert_eq!((output.code(), &output.json()["outcome"]), (3, &"blocked".into()), "{output:?}");
+        viewer.wait_for_text(answer, DEADLINE);
+        viewer.type_text(if prompt == "FAIL 404" { "2" } else { "1" });
+        stage.until("idle", "last turn failed");
+    }
+    act(&stage, &["kill", &handle, "--json"]);
+    stage.now().ended("stopped");
+}
+
+#[test]
 fn launched_headless_a_result_and_not_the_exit_code_is_success() {
     let stage = Stage::new("launch-done");
     let _gemini = Gemini::install(&stage.sandbox, &stage.model);

@@ -12,7 +12,7 @@ use lariat_testkit::Model;
 
 const USAGE: &str = "usage: lariat-model [--port N]";
 const WORDS: &str = "words: HOLD name, SLEEP s, TOOL cmd, BGTOOL cmd, PARALLEL a ;; b, WRITE path, \
-                     ASK, PLAN, AGENT text, CALL name {json}, ESCALATE, FAIL code";
+                     ASK, PLAN, REPEAT, AGENT text, CALL name {json}, ESCALATE, FAIL code";
 
 fn main() -> ExitCode {
     let mut port = 0;

@@ -401,7 +401,8 @@ impl Said {
         }
         let chars: Vec<char> = self.prompt.chars().collect();
         let tail: String = chars[chars.len().saturating_sub(80)..].iter().collect();
-        format!("echo: {tail}")
+        let times = if self.main && Script::read(&self.prompt).repeat { 60 } else { 1 };
+        vec![format!("echo: {tail}"); times].join(" ")
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Script {
     pub then: Option<String>,
     /// Silence before the content (`SLEEP seconds`): for demonstrations, tests use `HOLD`.
     pub sleep: Duration,
+    /// The text is said over and over, as by a model that does not get on (`REPEAT`).
+    pub repeat: bool,
     /// Ask for the tool with elevated rights, so that the agent asks a person (`ESCALATE`).
     pub escalate: bool,
     /// What the reply is.
@@ -76,6 +78,7 @@ impl Script {
                     let seconds = take_word(&mut rest).and_then(|word| word.parse().ok());
                     self.sleep = seconds.map_or(Duration::ZERO, Duration::from_secs_f64);
                 }
+                "REPEAT" => self.repeat = true,
                 "ESCALATE" => self.escalate = true,
                 "ASK" => self.reply = Reply::Ask,
                 "PLAN" => self.reply = Reply::Plan,
