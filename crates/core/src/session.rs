@@ -39,12 +39,12 @@ pub enum Exit {
 
 impl Exit {
     /// The signal behind the end, also where a shell or the agent itself
-    /// turned it into the code 128 + signal.
+    /// turned it into the code 128 + signal. Only the signals that do end programs count:
+    /// Gemini exits with what a byte holds of an HTTP status, 145 for 401 and 173 for 429.
     pub fn signal(self) -> Option<i32> {
         match self {
             Exit::Signal(n) => Some(n),
-            Exit::Code(n) if (129..=192).contains(&n) => Some(n - 128),
-            Exit::Code(_) => None,
+            Exit::Code(n) => Some(n - 128).filter(|n| matches!(n, 1..=15 | 24..=27 | 30..=31)),
         }
     }
 }

@@ -154,6 +154,8 @@ fn gone_and_nobody_asked() {
         (vec![gone(), well(), exit(Exit::Code(143))], Status::Done),
         (vec![gone(), well(), exit(Exit::Code(1))], Status::Failed),
         (vec![gone(), exit(Exit::Code(1))], Status::Failed),
+        (vec![gone(), exit(Exit::Code(145))], Status::Failed),
+        (vec![gone(), open(), exit(Exit::Code(173))], Status::Failed),
         (vec![gone(), open(), see(Witness::Store, Fact::Left("/exit".into()))], Status::Stopped),
         (vec![gone(), well(), see(Witness::Store, Fact::Left("claude stop".into()))], Status::Done),
         (vec![gone(), see(Witness::Store, Fact::TurnUnread("EACCES".into()))], Status::Unknown),
