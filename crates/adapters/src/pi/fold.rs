@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A signal writes nothing, so a turn that was cut off stays open. A fork begins with copies of its
-//! parent's lines, tokens included.
+//! parent's lines, tokens included; they are older than its own first line.
 
 use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,8 @@ pub struct Transcript {
     pub started: Option<i64>,
     pub updated: Option<i64>,
     pub stand: Stand,
+    /// The last message is one that a fork has copied: no turn of its own.
+    pub copied: bool,
     /// How many replies to the last prompt have failed, one after the other.
     pub failures: u32,
     /// Tool calls without a result.
@@ -174,7 +176,15 @@ impl Fold for Transcript {
             }
             "model_change" => self.model = text("modelId").or(self.model.take()),
             "session_info" => self.name = text("name"),
-            "message" => self.message(line.get("message")),
+            "message" => {
+                self.message(line.get("message"));
+                self.copied = self.forked_from.is_some() && at.is_some() && at < self.started;
+                // Nobody is at it here.
+                if self.copied && self.stand == Stand::Open {
+                    self.stand = Stand::Well;
+                    self.calls.clear();
+                }
+            }
             _ => {}
         }
     }

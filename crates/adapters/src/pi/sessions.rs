@@ -343,7 +343,7 @@ fn parent(file: &str) -> Option<String> {
 pub fn is_trying_again(look: &Look<'_>, f: &Transcript) -> bool {
     let (Stand::Failed(error), Some(failed)) = (&f.stand, f.updated) else { return false };
     let age = look.now.0 - failed;
-    if f.failures == 0 || age > LONGEST_WAIT_MS || !may_pass(error) {
+    if f.copied || f.failures == 0 || age > LONGEST_WAIT_MS || !may_pass(error) {
         return false;
     }
     let text = file::read_small(&look.places.pi.join("settings.json"), 1 << 20).unwrap_or_default();
@@ -383,7 +383,7 @@ fn may_pass(error: &str) -> bool {
 /// What its last turn failed for the lack of.
 fn lacking(f: &Transcript) -> Option<Ask> {
     match &f.stand {
-        Stand::Failed(error) => Need::of_text(error).map(|need| need.ask(error)),
+        Stand::Failed(error) if !f.copied => Need::of_text(error).map(|need| need.ask(error)),
         _ => None,
     }
 }

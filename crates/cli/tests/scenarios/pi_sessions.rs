@@ -44,6 +44,28 @@ fn both_generations_tell_how_the_last_turn_stands() {
 }
 
 #[test]
+fn what_a_fork_has_copied_is_no_turn_of_its_own() {
+    let sandbox = Sandbox::new("pi-forks");
+    let pi = PiStore::of(&sandbox);
+    let began = now();
+    let fork = |number: u64| pi.session_at(&id(number), &sandbox.work(), began).at(began - 60_000).asked("first");
+    let cut_off = fork(1).calls("c", "make").path;
+    let prompted = fork(2).path;
+    let failed = fork(3).failed("400: no").path;
+    let its_own = fork(4).calls("c", "make").at(began + 10).asked("second").path;
+    for path in [cut_off, prompted, failed, its_own] {
+        let text = fs::read_to_string(&path).expect("a session");
+        let text = text.replacen('{', r#"{"parentSession":"/x/2026-11-15T07-47-12-340Z_parent.jsonl","#, 1);
+        fs::write(&path, text).expect("a fork");
+    }
+    let seen = list(&sandbox);
+    for (number, status) in [(1, "done"), (2, "done"), (3, "failed"), (4, "interrupted")] {
+        seen.expect(&id(number), status, None);
+    }
+    assert_eq!(seen.session(&id(1))["parent"], "pi:parent");
+}
+
+#[test]
 fn an_id_that_two_projects_share_is_ambiguous_and_never_one_of_them() {
     let sandbox = Sandbox::new("pi-shared-id");
     let pi = PiStore::of(&sandbox);
