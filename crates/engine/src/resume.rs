@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::described::{self, NO_WAY};
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::{Adapter, Ask, Past, Plan};
-use lariat_core::{Fact, Session, Time, Want, Witness};
+use lariat_core::{Fact, Session, Time, Turn, Want, Witness};
 use lariat_shim::record;
 use lariat_shim::start::StartError;
 use lariat_sys::clock;
@@ -212,7 +212,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let goes_on = !again.fork && way == Way::Native;
     let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
     let there = elsewhere::seen_from(question, adapter, &stores);
-    let mut asked = question_of(launched.as_ref(), again, way, &folder);
+    let mut asked = question_of(&session, launched.as_ref(), again, way, &folder);
     (asked.command, asked.described) = (told.command, told.described);
     let what = if again.fork { "fork" } else { "resume" };
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
@@ -287,16 +287,24 @@ fn nobody_is_left(launched: Option<&Launched>) -> Result<(), LaunchError> {
 }
 
 /// What it is asked when it goes on: what it was asked at first, but for the words.
-fn question_of(launched: Option<&Launched>, again: &Again, way: Way, folder: &Path) -> Ask {
+fn question_of(session: &Session, launched: Option<&Launched>, again: &Again, way: Way, folder: &Path) -> Ask {
     let mut asked = launched.map(|l| l.record.ask.clone()).unwrap_or_default();
     asked.headless = again.headless.unwrap_or(asked.headless);
     asked.arguments.extend(again.arguments.iter().cloned());
     asked.name = None; // it has its name
     if way == Way::Native || again.message.is_some() {
-        asked.prompt = again.message.clone().or_else(|| asked.headless.then(|| GO_ON.to_owned()));
+        // Where nothing was taken up, there is nothing to go on with: it is asked what it was launched with.
+        let first = asked.prompt.take().filter(|_| was_asked_nothing(session));
+        let say = asked.headless.then(|| first.unwrap_or_else(|| GO_ON.to_owned()));
+        asked.prompt = again.message.clone().or(say);
     }
     asked.hook = ask::hook(folder, &asked);
     asked
+}
+
+/// Whether its conversation is on record and has no turn.
+fn was_asked_nothing(session: &Session) -> bool {
+    session.because.iter().any(|(_, o)| o.witness == Witness::Store && o.fact == Fact::Turn(Turn::Never))
 }
 
 fn plan(

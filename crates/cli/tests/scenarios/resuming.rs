@@ -309,6 +309,19 @@ fn s28_without_a_conversation_its_prompt_is_asked_again_and_that_is_said() {
 }
 
 #[test]
+fn s28_what_was_never_taken_up_is_asked_when_it_comes_back() {
+    let stage = Stage::new("s28-never");
+    let launched = stage.launch("a", &[]);
+    stage.crash(&launched);
+    // As if that had been before it took its prompt up.
+    let path = stage.sandbox.home().join(format!(".claude/projects/x/{}.jsonl", launched.id()));
+    fs::write(&path, format!("{}\n", json!({"type": "mode", "sessionId": launched.id()}))).expect("a transcript");
+    let told = stage.act(&["resume", launched.handle()]);
+    assert_eq!((&told["way"], &told["said"]), (&json!("native"), &json!("hi")), "{told}");
+    assert_eq!((&told["id"], stage.runs("--resume")), (&launched.told["id"], 1), "{told}");
+}
+
+#[test]
 fn s29_what_exited_by_itself_is_resumed_under_its_own_id() {
     let stage = Stage::new("s29");
     let launched = stage.launch("a", &["--name", "login"]);
