@@ -40,6 +40,8 @@ pub struct Word {
     pub terminal: bool,
     /// This version says when no more is to come, so what is not busy has settled.
     pub settles: bool,
+    /// What an extension of its asks a person.
+    pub asks: Option<String>,
     /// It has a key for no model.
     pub needs_login: bool,
     /// When it took that session up.
@@ -74,7 +76,10 @@ struct Events {
 
 impl Fold for Events {
     const KEEP: Keep = |_, key| {
-        matches!(key, b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"login" | b"terminal")
+        matches!(
+            key,
+            b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"asks" | b"login" | b"terminal"
+        )
     };
 
     fn line(&mut self, line: Value<'_>) {
@@ -94,6 +99,7 @@ impl Fold for Events {
         word.cwd = text("cwd");
         word.prompt = word.prompt.take().or_else(|| text("prompt"));
         word.at = at;
+        word.asks = text("asks");
         word.needs_login = line.get("login").is_true();
         word.terminal = line.get("terminal").is_true();
         word.compacting = match event {

@@ -1,5 +1,6 @@
 // Loaded by a Pi that lariat launched, for that launch only. It writes beside itself which session
-// the process holds and whether a turn is open: Pi shows neither from outside. It changes nothing.
+// the process holds, whether a turn is open and what other extensions ask a person: Pi shows none of that
+// from outside. It changes nothing.
 import { spawn } from "node:child_process";
 import { appendFileSync } from "node:fs";
 
@@ -7,6 +8,8 @@ import { appendFileSync } from "node:fs";
 const hook = null;
 const place = new URL("./pi-events.jsonl", import.meta.url);
 let prompt;
+// What is asked now, the last one last.
+let asked = [];
 
 // Whether there is no model that it has a key for: undefined if it cannot be told.
 function needsLogin(context) {
@@ -29,6 +32,7 @@ function tell(event, context) {
       file: session.getSessionFile(),
       cwd: context.cwd,
       prompt,
+      asks: asked.at(-1)?.text,
       login: needsLogin(context),
       terminal: process.stdout.isTTY === true,
     };
@@ -51,6 +55,31 @@ function moved(context) {
   }
 }
 
+// Hears what extensions ask by the dialogs that Pi has for them, and that it is over.
+const heard = new WeakSet();
+function hear(context) {
+  const ui = context.hasUI ? context.ui : undefined;
+  if (!ui || heard.has(ui)) return;
+  heard.add(ui);
+  for (const name of ["select", "confirm", "input", "editor", "custom"]) {
+    const ask = ui[name];
+    if (typeof ask !== "function") continue;
+    ui[name] = (...words) => {
+      const said = words.slice(0, name === "confirm" ? 2 : 1).filter((word) => typeof word === "string");
+      const question = { text: said.join(": ").slice(0, 600) || "what an extension shows" };
+      const answer = ask.apply(ui, words);
+      asked.push(question);
+      tell("asks", context);
+      const answered = () => {
+        asked = asked.filter((other) => other !== question);
+        tell("answered", context);
+      };
+      Promise.resolve(answer).then(answered, answered);
+      return answer;
+    };
+  }
+}
+
 export default function (pi) {
   pi.on("before_agent_start", (event) => {
     prompt = typeof event.prompt === "string" ? event.prompt.slice(0, 600) : undefined;
@@ -58,7 +87,14 @@ export default function (pi) {
   const told = ["session_start", "model_select", "agent_start", "agent_end", "agent_settled", "session_compact", "session_tree"];
   for (const event of told) {
     pi.on(event, (more, context) => {
-      if (event === "session_start") prompt = undefined;
+      if (event === "session_start") {
+        [prompt, asked] = [undefined, []];
+        try {
+          hear(context);
+        } catch {
+          // Another version may have them otherwise.
+        }
+      }
       tell(event, context);
       const another = event === "session_start" && ["new", "resume", "fork"].includes(more?.reason);
       if (another && hook) moved(context);

@@ -279,11 +279,13 @@ fn sighting(
                 Some(Observation::new(Witness::Hook, Fact::State(state?)).at(w.said_at()))
             });
             observations.extend(state);
-            let login = word.as_ref().filter(|w| w.needs_login).map(|w| {
-                let ask = Ask { kind: AskKind::Login, text: "it has a key for no model".into() };
-                Observation::new(Witness::Hook, Fact::Asks(ask)).at(w.said_at())
+            let asks = word.as_ref().and_then(|w| {
+                let login = w.needs_login.then(|| (AskKind::Login, "it has a key for no model".into()));
+                let dialog = w.asks.as_ref().map(|text| (AskKind::Dialog, Untrusted::new(text.as_str())));
+                let (kind, text) = dialog.or(login)?;
+                Some(Observation::new(Witness::Hook, Fact::Asks(Ask { kind, text })).at(w.said_at()))
             });
-            observations.extend(login);
+            observations.extend(asks);
             let lacks =
                 fold.and_then(lacking).filter(|_| updated.is_some_and(|u| u >= ap::started(&hold.bond.process)));
             observations.extend(lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated)));

@@ -188,6 +188,29 @@ fn without_a_login_it_waits_for_one() {
 }
 
 #[test]
+fn what_an_extension_asks_is_waited_for_and_nothing_is_typed() {
+    let stage = Stage::new("launch-pi-asks");
+    let pi = Pi::install(&stage.sandbox, &stage.model);
+    let folder = pi.store().join("extensions");
+    fs::create_dir_all(&folder).expect("a folder");
+    let gate = "export default (pi) => pi.on('tool_call', async (event, context) =>
+        (await context.ui.confirm('Gate', 'Allow ' + event.input.command + '?')) ? undefined : { block: true });";
+    fs::write(folder.join("gate.js"), gate).expect("an extension");
+    let (handle, _, pid) = launch(&stage, &["-p", "TOOL touch gated"]);
+    let row = stage.until("waiting", "dialog: Gate: Allow touch gated?").has("pid", pid);
+    stage.agree(&row);
+    let output = stage.sandbox.world().run(&stage.lariat().args(["send", &handle, "no", "--json"]));
+    assert_eq!((output.code(), &output.json()["outcome"]), (3, &"blocked".into()), "{output:?}");
+    let viewer = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    viewer.wait_for_text("Allow touch gated?", DEADLINE);
+    viewer.press(Key::Enter);
+    stage.until("idle", "turn over");
+    assert!(stage.sandbox.work().join("gated").exists());
+    act(&stage, &["kill", &handle, "--json"]);
+    stage.now().ended("stopped");
+}
+
+#[test]
 fn while_it_tries_again_it_works() {
     let stage = Stage::new("launch-again");
     let pi = Pi::install(&stage.sandbox, &stage.model);
