@@ -57,7 +57,7 @@ const ERASED: &[u8] = b"\x1b[2K";
 const LISTENS: [&[u8]; 3] = [b"Type your message", b"Press 'i' for INSERT", b"Press 'Esc' for NORMAL"];
 /// What it asks in the place of its prompt, with `Ready` in its title, or `Working…` while a request has failed;
 /// whatever is typed then is an answer.
-const DIALOGS: [(&[u8], AskKind, &str); 6] = [
+const DIALOGS: [(&[u8], AskKind, &str); 9] = [
     (b"Do you trust the files in this folder?", AskKind::Dialog, "whether it may trust the files in this folder"),
     (b"How would you like to authenticate", AskKind::Login, "how to authenticate"),
     (b"Enter Gemini API Key", AskKind::Login, "a key for the Gemini API"),
@@ -65,7 +65,12 @@ const DIALOGS: [(&[u8], AskKind, &str); 6] = [
     // Overloaded, used up, not to be found; or not for this account.
     (b"to switch models.", AskKind::Dialog, MODEL),
     (b"It seems like you don't have access to", AskKind::Dialog, MODEL),
+    // Settings, models, themes, sessions: Enter chooses one.
+    (b"Esc to close)", AskKind::Dialog, OPENED),
+    (b"(Press Esc to go back)", AskKind::Dialog, OPENED),
+    (b"Chat Sessions (", AskKind::Dialog, OPENED),
 ];
+const OPENED: &str = "what was opened on its terminal";
 const MODEL: &str = "whether to try again, with another model, or to stop";
 
 /// Words after the program that make it something other than a session.

@@ -83,6 +83,10 @@ fn a_dialog_that_stands_is_asked_and_is_no_rest() {
     assert_eq!(said(&format!("✦ {dialog}\r\n> Type your message or @path")), (None, Some(State::Idle)));
     let busy = format!("{dialog}\x1b]0;✦  Working…\x07");
     assert_eq!(said(&busy).1, Some(State::Busy));
+    // What a person has opened stands there, too.
+    let opened = (Some(format!("dialog: {OPENED}")), None);
+    assert_eq!(said("│ (Press Esc to close) │"), opened);
+    assert_eq!(said(" Chat Sessions (2 total)   sorted by date desc"), opened);
     // While a request that failed is not given up, its title stays what it was.
     let model = Some(format!("dialog: {MODEL}"));
     let failed =

@@ -257,6 +257,16 @@ fn at_a_dialog_in_the_place_of_its_prompt_it_waits_and_nothing_is_typed() {
     let (handle, _, pid) = launch(&stage, &[]);
     stage.until("idle", "no turn yet");
     let viewer = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
+    // What a person has opened: a key there changes a setting.
+    viewer.wait_for_text("Type your message", DEADLINE);
+    for (opens, shown) in [("/model", "Esc to close"), ("/settings", "to change focus")] {
+        command(&viewer, opens, || viewer.text().contains(shown));
+        stage.until("waiting", "dialog: what was opened");
+        let output = stage.sandbox.world().run(&stage.lariat().args(["send", &handle, "x", "--json"]));
+        assert_eq!((output.code(), &output.json()["outcome"]), (3, &"blocked".into()), "{output:?}");
+        viewer.press(Key::Esc);
+        stage.until("idle", "no turn yet");
+    }
     // A model that is not there: its title says that it works. Then one that says the same again and again: `Ready`.
     let asked =
         [("FAIL 404", "dialog: whether to try again", "2. Stop"), ("so REPEAT", "dialog: whether loops", "(esc)")];
