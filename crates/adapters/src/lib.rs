@@ -66,6 +66,10 @@ pub trait Adapter: Send + Sync {
     fn is_spoken_for(&self) -> bool {
         false
     }
+    /// Where arguments put its store, and the variable that would say the same.
+    fn store_in(&self, _arguments: &[String]) -> Option<(&'static str, PathBuf)> {
+        None
+    }
     /// Whether a session is in its store before anybody knows its id: one that is not there was deleted.
     fn records_at_once(&self) -> bool {
         false

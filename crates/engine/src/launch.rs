@@ -105,7 +105,12 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
     evict::forget(&evict::old_among(places, evict::retain(places), &known));
     durable::begin_folder(&folder).map_err(files(&places.state))?;
     ask.hook = ask::hook(&folder, &ask);
-    let stores = Places::stores_of(&order.env);
+    let mut stores = Places::stores_of(&order.env);
+    if let Some((name, path)) = adapter.store_in(&ask.arguments)
+        && let Some(path) = cwd.join(path).to_str()
+    {
+        stores.insert(name.to_owned(), path.to_owned());
+    }
     let there = elsewhere::seen_from(question, adapter, &stores);
     // What nobody has been told of yet can be taken back; and nobody could end it by its name.
     let heeded = Heeded::begin();

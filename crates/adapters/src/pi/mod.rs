@@ -89,6 +89,11 @@ impl Adapter for Pi {
         places.pi_sessions.clone().unwrap_or_else(|| places.pi.join("sessions"))
     }
 
+    fn store_in(&self, arguments: &[String]) -> Option<(&'static str, PathBuf)> {
+        let at = arguments.iter().position(|a| a == "--session-dir")?;
+        Some(("PI_CODING_AGENT_SESSION_DIR", arguments.get(at + 1)?.into()))
+    }
+
     fn observe(&self, look: &Look<'_>) -> Report {
         lariat_sys::point::point("pi.observe");
         let mut report = Report::default();

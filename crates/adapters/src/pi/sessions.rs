@@ -46,6 +46,7 @@ type Read = Result<Box<Reading<Transcript>>, String>;
 pub fn tell(look: &Look<'_>, held: Held, by_id: Vec<Hold>, report: &mut Report) {
     let mut stored = files(look, report);
     let mut held = by_listed_path(held, &stored);
+    stored.extend(elsewhere(&held, &stored));
     report.watch.extend(held.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     let mut names: HashMap<String, usize> = HashMap::new();
     for id in stored.iter().filter_map(|s| s.named.clone()) {
@@ -209,6 +210,17 @@ fn by_listed_path(held: Held, stored: &[Stored]) -> Held {
         stored.iter().find(same).map_or(file.clone(), |s| s.file.path.clone())
     };
     held.into_iter().map(|(file, hold)| (listed(file), hold)).collect()
+}
+
+/// The files of holders that keep them where nobody looks (`--session-dir`), as far as they are written.
+fn elsewhere(held: &Held, stored: &[Stored]) -> Vec<Stored> {
+    let listed: HashSet<&Path> = stored.iter().map(|s| s.file.path.as_path()).collect();
+    let unlisted = held.iter().filter(|(path, _)| !listed.contains(path.as_path()));
+    let found = unlisted.filter_map(|(path, hold)| {
+        let (_, key) = file::open(path).ok()?;
+        Some(Stored { file: Found { path: path.clone(), key, whole: false }, named: Some(hold.id.clone()) })
+    });
+    found.collect()
 }
 
 /// A session before it is named.

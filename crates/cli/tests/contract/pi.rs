@@ -171,6 +171,25 @@ fn its_handle_goes_along_to_another_session_and_stays_there() {
 }
 
 #[test]
+fn with_its_sessions_where_an_argument_says_it_is_known_and_goes_on_there() {
+    let stage = Stage::new("launch-pi-apart");
+    let _pi = Pi::install(&stage.sandbox, &stage.model);
+    let (handle, id, pid) =
+        launch(&stage, &["--headless", "-p", "THEN later TOOL true", "--", "--session-dir", "apart"]);
+    stage.model.wait_for_hold("later", DEADLINE);
+    let row = stage.until("working", "").has("native_id", id.as_str()).has("pid", pid);
+    assert!(row.0["tokens"].is_object(), "it is read where it is: {row}");
+    stage.model.release("later");
+    act(&stage, &["wait", &handle, "--until", "done", "--timeout", "60s", "--json"]);
+    stage.agree_on_reply(&stage.now().ended("done").has("native_id", id.as_str()), "tool finished");
+    let again = act(&stage, &["resume", &handle, "HOLD here", "--json"]);
+    assert_eq!((&again["native_id"], &again["way"]), (&id.as_str().into(), &"native".into()), "{again}");
+    stage.model.wait_for_hold("here", DEADLINE);
+    act(&stage, &["kill", &handle, "--json"]);
+    stage.now().ended("stopped").has("native_id", id);
+}
+
+#[test]
 fn without_a_login_it_waits_for_one() {
     let stage = Stage::new("launch-login");
     let pi = Pi::install(&stage.sandbox, &stage.model);
