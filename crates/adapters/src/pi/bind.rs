@@ -107,7 +107,9 @@ pub fn uses_store(places: &Places, process: &Process) -> bool {
 
 fn by_word(process: &Process, word: Option<Word>) -> Option<(PathBuf, Hold)> {
     let word = word.filter(|w| w.since.is_none_or(|since| Time(since + 1000) >= ap::started(process)))?;
-    let file = word.file.clone()?;
+    let from = PathBuf::from(word.cwd.as_deref().unwrap_or_default());
+    // One that keeps nothing (`--no-session`) has no file, and tells all the same.
+    let file = word.file.as_ref().map_or_else(|| PathBuf::from(&word.id), |file| from.join(file));
     let by = "by its own word, told to lariat";
     let evidence = Observation::new(Witness::Hook, Fact::Alive { pid: Some(process.pid), by: by.into() })
         .at(word.said_at())

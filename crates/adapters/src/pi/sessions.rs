@@ -215,7 +215,7 @@ fn by_listed_path(held: Held, stored: &[Stored]) -> Held {
 /// The files of holders that keep them where nobody looks (`--session-dir`), as far as they are written.
 fn elsewhere(held: &Held, stored: &[Stored]) -> Vec<Stored> {
     let listed: HashSet<&Path> = stored.iter().map(|s| s.file.path.as_path()).collect();
-    let unlisted = held.iter().filter(|(path, _)| !listed.contains(path.as_path()));
+    let unlisted = held.iter().filter(|(path, _)| path.is_absolute() && !listed.contains(path.as_path()));
     let found = unlisted.filter_map(|(path, hold)| {
         let (_, key) = file::open(path).ok()?;
         Some(Stored { file: Found { path: path.clone(), key, whole: false }, named: Some(hold.id.clone()) })

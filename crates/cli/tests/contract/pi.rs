@@ -190,6 +190,19 @@ fn with_its_sessions_where_an_argument_says_it_is_known_and_goes_on_there() {
 }
 
 #[test]
+fn what_it_keeps_in_memory_alone_it_tells_of_all_the_same() {
+    let stage = Stage::new("launch-pi-memory");
+    let _pi = Pi::install(&stage.sandbox, &stage.model);
+    let (handle, id, pid) = launch(&stage, &["-p", "HOLD here", "--", "--no-session"]);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until("working", "busy").has("native_id", id.as_str()).has("pid", pid);
+    stage.model.release("here");
+    stage.until("idle", "no turn yet").has("native_id", id.as_str()).has("handle", handle.as_str());
+    act(&stage, &["kill", &handle, "--json"]);
+    stage.now().ended("stopped").has("native_id", id);
+}
+
+#[test]
 fn without_a_login_it_waits_for_one() {
     let stage = Stage::new("launch-login");
     let pi = Pi::install(&stage.sandbox, &stage.model);
