@@ -71,18 +71,27 @@ pub fn guard(places: &Places) -> io::Result<File> {
     Ok(file)
 }
 
-/// Everyone who holds a directory now, and what could not be read.
-pub fn holders(question: &Question) -> (Vec<Holder>, Vec<Warning>) {
-    let (holders, warnings, _) = holders_and_known(question);
-    (holders, warnings)
+/// Who holds what.
+#[derive(Debug)]
+pub struct Held {
+    /// Everyone who holds a directory now.
+    pub holders: Vec<Holder>,
+    /// What could not be read.
+    pub warnings: Vec<Warning>,
+    /// Something could not be told: whether one of them lives, or if there are more.
+    pub partial: bool,
+    /// What may tell of more of them, and cannot be read.
+    pub(crate) unread: Option<Untrusted>,
+    /// What was read of our own records.
+    pub(crate) known: Arc<Known>,
 }
 
-/// The same, with what was read of our own records.
-pub(crate) fn holders_and_known(question: &Question) -> (Vec<Holder>, Vec<Warning>, Arc<Known>) {
+/// Looks who holds which directory.
+pub fn held(question: &Question) -> Held {
     let (answer, known) = list_and_known(Question { scope: Scope::Live, ..question.clone() });
     let mut warnings = answer.listing.warnings;
-    let living = answer.listing.sessions.iter().filter(|s| s.live != Some(false) && is_here_and_now(s));
-    let sessions = living.filter_map(|s| {
+    let living = || answer.listing.sessions.iter().filter(|s| s.live != Some(false) && is_here_and_now(s));
+    let sessions = living().filter_map(|s| {
         let name = s.handle.clone().unwrap_or_else(|| s.id.raw().to_owned());
         Some(Holder {
             path: stands(s)?,
@@ -101,6 +110,10 @@ pub(crate) fn holders_and_known(question: &Question) -> (Vec<Holder>, Vec<Warnin
     });
     let mut holders: Vec<Holder> = sessions.chain(processes).collect();
     let (claims, mut unread) = claims(&question.places);
+    let partial =
+        answer.partial || !unread.is_empty() || !known.launched.hidden.is_empty() || living().any(|s| s.live.is_none());
+    let hidden = known.launched.hidden.first().map(|path| question.places.shown(path));
+    let first = unread.first().and_then(|w| w.path.clone()).or(hidden);
     warnings.append(&mut unread);
     holders.extend(claims.into_iter().map(|claim| {
         let why = claim.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
@@ -108,7 +121,7 @@ pub(crate) fn holders_and_known(question: &Question) -> (Vec<Holder>, Vec<Warnin
         Holder { path: real(Path::new(&claim.path)), who, session: None, claim: Some(claim) }
     }));
     holders.sort_by(|a, b| (&a.path, &a.who).cmp(&(&b.path, &b.who)));
-    (holders, warnings, known)
+    Held { holders, warnings, partial, unread: first, known }
 }
 
 /// A directory of another machine is none of ours, and what a gateway said before
@@ -234,7 +247,10 @@ pub fn claim(
     let folder = folder(places);
     let files = |e| ClaimError::Files(folder.clone(), e);
     let _guard = guard(places).map_err(files)?;
-    let (holders, _) = holders(question);
+    let Held { holders, unread, .. } = held(question);
+    if let Some(path) = unread.filter(|_| !force) {
+        return Err(ClaimError::Held(format!("it cannot be told who holds it, {} is unreadable", path.row())));
+    }
     let mine = |h: &&Holder| h.claim.as_ref().is_some_and(|c| c.by == by && h.path == directory);
     if let Some(other) = in_the_way(holders.iter().filter(|h| !mine(h)), &directory).filter(|_| !force) {
         return Err(ClaimError::Held(format!("{}: {}", other.path.display(), other.who)));
@@ -243,6 +259,7 @@ pub fn claim(
     let shown = directory.to_string_lossy().into_owned();
     let claim = Claim { path: shown, place, by, reason, at: Time(clock::now_ms()), until };
     durable::make_folder(&folder).map_err(files)?;
+    records::make_room::<Claim>(&folder.join(name(place))).map_err(files)?;
     let text = serde_json::to_string(&claim).map_err(|e| files(e.into()))?;
     durable::put(&folder, &name(place), text.as_bytes()).map_err(files)?;
     records::tell(places, "lock", &claim.path, format!("held by {} until {}", claim.by, claim.until));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::{Given, Settings};
 use lariat_adapters::{Adapter, Ask, LONGEST_ARGUMENT};
-use lariat_core::{Status, Time, Warning};
+use lariat_core::{Status, Time, Untrusted};
 use lariat_shim::start::Begun;
 use lariat_sys::point::point;
 use lariat_sys::signals::Heeded;
@@ -29,7 +29,7 @@ pub use crate::start::{LaunchError, Started};
 
 use crate::after::{self, After};
 use crate::ask;
-use crate::claims::{self, Holder};
+use crate::claims::{self, Held};
 use crate::elsewhere;
 use crate::evict;
 use crate::handle;
@@ -194,8 +194,8 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
         let wanted = order.worktree.as_ref().map(|w| w.handle.as_str());
         let (handle, folder) = handle::choose(places, wanted).map_err(files(&places.state))?;
         let begun = start::begin(&folder)?;
-        let look = (!order.force).then(|| claims::holders_and_known(question));
-        let known = look.as_ref().map_or_else(|| Arc::new(Known::read(places)), |(.., known)| Arc::clone(known));
+        let look = (!order.force).then(|| claims::held(question));
+        let known = look.as_ref().map_or_else(|| Arc::new(Known::read(places)), |held| Arc::clone(&held.known));
         if !std::mem::replace(&mut finished, true) {
             after::owed_of(&known.launched);
             if stop::may_be_left(&known) {
@@ -205,9 +205,9 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
             }
             stop::take_over_all(places, &known);
         }
-        if let Some((holders, warnings, _)) = &look {
+        if let Some(held) = &look {
             let ways = "wait for it, give it a --worktree of its own, choose another --cwd, or use --force";
-            is_free(holders, warnings, cwd).map_err(|who| LaunchError::Claimed(format!("{who}; {ways}")))?;
+            is_free(held, cwd).map_err(|who| LaunchError::Claimed(format!("{who}; {ways}")))?;
         }
         let max = order.max.or(most);
         let running = max.map_or_else(Vec::new, |_| running(question, order.group.as_deref()));
@@ -242,17 +242,16 @@ pub(crate) fn most(places: &Places) -> Result<Option<usize>, LaunchError> {
 
 /// Whether nobody works in a directory, above it or below it, so that a session can go on there.
 pub(crate) fn free(question: &Question, cwd: &Path) -> Result<(), LaunchError> {
-    let (holders, warnings) = claims::holders(question);
-    is_free(&holders, &warnings, cwd).map_err(|who| LaunchError::Claimed(format!("{who}; wait for it, or use --force")))
+    is_free(&claims::held(question), cwd)
+        .map_err(|who| LaunchError::Claimed(format!("{who}; wait for it, or use --force")))
 }
 
 /// The same; who does, if somebody.
-fn is_free(holders: &[Holder], warnings: &[Warning], cwd: &Path) -> Result<(), String> {
-    if let Some(w) = warnings.iter().find(|w| w.adapter == "lariat") {
-        let path = w.path.as_ref().map_or("", |p| p.raw());
+fn is_free(held: &Held, cwd: &Path) -> Result<(), String> {
+    if let Some(path) = held.unread.as_ref().map(Untrusted::row) {
         return Err(format!("it cannot be told who holds it, {path} is unreadable"));
     }
-    match claims::in_the_way(holders.iter(), cwd) {
+    match claims::in_the_way(held.holders.iter(), cwd) {
         Some(holder) => Err(format!("{}: {}", holder.path.display(), holder.who)),
         None => Ok(()),
     }

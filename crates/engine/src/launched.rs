@@ -91,6 +91,8 @@ pub struct Launched {
     pub exit: Option<record::Exit>,
     /// What the settings said of its agent when it was started, if that is all that is known of it.
     pub described: Option<Described>,
+    /// Which of its other records could not be read, and why.
+    pub unread: Vec<(&'static str, String)>,
 }
 
 /// All launched sessions.
@@ -102,8 +104,10 @@ pub struct All {
     by_process: HashMap<(u32, u64), String>,
     /// Those whose id is not known yet.
     pub without_id: Vec<Launched>,
-    /// Folders that could not be read.
+    /// What could not be read.
     pub warnings: Vec<Warning>,
+    /// Folders of which nothing is known: somebody launched from there may be anywhere.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl All {
@@ -113,10 +117,21 @@ impl All {
         let sessions = places.state.join("sessions");
         let entries = match file::Directory::open(&sessions).and_then(|d| d.entries()) {
             Ok(entries) => entries,
-            Err(_) => return all, // told of where the wishes are read
+            Err(e) => {
+                all.hidden.extend((e.kind() != io::ErrorKind::NotFound).then_some(sessions));
+                return all; // told of where the wishes are read
+            }
         };
         let folders: Vec<PathBuf> = entries.into_iter().map(|entry| sessions.join(entry.name)).collect();
+        let warning = |path: &Path, error: &str| Warning {
+            adapter: "lariat",
+            path: Some(places.shown(path)),
+            error: Untrusted::new(error),
+            last_ok: None,
+        };
         for (folder, read) in folders.iter().zip(of_each(&folders, Launched::read)) {
+            let unread = read.iter().flatten().flat_map(|l| &l.unread);
+            all.warnings.extend(unread.map(|(name, error)| warning(&folder.join(name), error)));
             match read {
                 Ok(Some(launched)) => match &launched.record.native_id {
                     Some(native) => {
@@ -136,12 +151,10 @@ impl All {
                     None => all.without_id.push(launched),
                 },
                 Ok(None) => {}
-                Err(error) => all.warnings.push(Warning {
-                    adapter: "lariat",
-                    path: Some(places.shown(folder)),
-                    error: Untrusted::new(error.to_string()),
-                    last_ok: None,
-                }),
+                Err(error) => {
+                    all.warnings.push(warning(folder, &error.to_string()));
+                    all.hidden.push(folder.clone());
+                }
             }
         }
         all
@@ -226,10 +239,10 @@ impl Launched {
     }
 
     /// Whether nothing on record says that it ended by itself, and nobody is about to
-    /// write that down.
+    /// write that down. A record that cannot be read may say so.
     pub fn could_be_cut_off(&self) -> bool {
         let by_signal = |e: &record::Exit| e.signal.is_some() || e.code.is_some_and(|c| c > 128);
-        self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
+        self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
     }
 
     /// Whether a wish for it is on record, or was and cannot be read: its launcher stores one once it knows the session.
@@ -238,7 +251,8 @@ impl Launched {
         entries.map_or(true, |entries| entries.iter().any(|entry| entry.name.starts_with(records::INTENT)))
     }
 
-    /// Reads one folder; `None` if nothing was launched from it.
+    /// Reads one folder; `None` if nothing was launched from it. What was launched is known also if the rest cannot be
+    /// read.
     pub fn read(folder: &Path) -> Result<Option<Launched>, record::RecordError> {
         let Some(mut record) = record::read::<Record>(folder, record::LAUNCH)? else { return Ok(None) };
         if record.native_id.is_none() {
@@ -246,13 +260,26 @@ impl Launched {
             let adapter = lariat_adapters::named(&record.agent);
             record.native_id = adapter.and_then(|adapter| start::id_in_output(folder, adapter));
         }
+        let mut unread = Vec::new();
         Ok(Some(Launched {
             folder: folder.to_owned(),
             described: record.ask.described.clone(),
             record,
-            shim: record::read(folder, record::SHIM)?,
-            exit: record::read(folder, record::EXIT)?,
+            shim: read_or(folder, record::SHIM, &mut unread),
+            exit: read_or(folder, record::EXIT, &mut unread),
+            unread,
         }))
+    }
+
+    /// Puts records of its last run that cannot be read aside: another run's take their places.
+    pub fn put_unread_aside(&self) {
+        for (name, _) in &self.unread {
+            let _ = records::put_aside(&self.folder.join(name)); // it stays a warning
+        }
+    }
+
+    fn is_unread(&self, name: &str) -> bool {
+        self.unread.iter().any(|(unread, _)| *unread == name)
     }
 
     /// Takes what the settings say of its agent now over what they said when it was launched.
@@ -262,6 +289,9 @@ impl Launched {
 
     /// Its agent's process, if that very one still runs. An error is no answer.
     pub fn process(&self) -> io::Result<Option<Process>> {
+        if self.is_unread(record::SHIM) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the record that names it cannot be read"));
+        }
         let Some(shim) = &self.shim else { return Ok(None) };
         look_at(&shim.agent.clone().into())
     }
@@ -424,6 +454,11 @@ impl Launched {
             Ok(None) => {}
             // What its shim saw end has ended, wherever that was.
             Err(_) if self.exit.is_some() => {}
+            // Of a record that is lost nothing is known; others may know better.
+            Err(e) if self.shim.is_none() => {
+                sighting.observations.push(seen(Fact::Note(format!("its process: {e}").into())));
+                return true;
+            }
             Err(e) => {
                 let agent = self.shim.as_ref().map_or(0, |s| s.agent.pid);
                 sighting.observations.push(seen(Fact::Unseen(format!("process {agent}: {e}").into())));
@@ -547,6 +582,18 @@ fn is_ending(process: &Process) -> bool {
 /// Whether its end is on record, and not only that no process could be found to be it.
 fn is_recorded(sighting: &Sighting) -> bool {
     sighting.observations.iter().any(|o| o.witness != Witness::Process && matches!(o.fact, Fact::Gone(_)))
+}
+
+/// Reads one record of a folder, or remembers why it cannot be read.
+fn read_or<T: serde::de::DeserializeOwned>(
+    folder: &Path,
+    name: &'static str,
+    unread: &mut Vec<(&'static str, String)>,
+) -> Option<T> {
+    record::read(folder, name).unwrap_or_else(|e| {
+        unread.push((name, e.to_string()));
+        None
+    })
 }
 
 fn has_ended(sighting: &Sighting) -> bool {

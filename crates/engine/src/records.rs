@@ -19,6 +19,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) const INTENT: &str = "intent.json";
 const LABEL: &str = "label.json";
+/// What was put aside, a line for each; told of for as long as it lies there.
+const ASIDE: &str = "aside";
 const LARGEST: u64 = 1 << 20;
 /// So many folders are read sooner by two threads than by one.
 const MANY: usize = 16;
@@ -78,7 +80,7 @@ pub struct Wishes {
 impl Wishes {
     /// Reads all. Nothing there is nothing wished.
     pub fn read(places: &Places) -> Wishes {
-        let mut wishes = Wishes::default();
+        let mut wishes = Wishes { warnings: lying_aside(places), ..Wishes::default() };
         let sessions = places.state.join("sessions");
         let entries = match file::Directory::open(&sessions).and_then(|d| d.entries()) {
             Ok(entries) => entries,
@@ -126,9 +128,33 @@ impl Wishes {
     /// Puts aside what could not be read: for verbs that act.
     pub fn put_unreadable_aside(&self) {
         for path in &self.unreadable {
-            let _ = durable::aside(path); // it stays where it is, and stays a warning
+            let _ = put_aside(path); // it stays where it is, and stays a warning
         }
     }
+}
+
+/// Puts a record of ours aside that cannot be read, and keeps in mind where.
+pub(crate) fn put_aside(path: &Path) -> io::Result<()> {
+    let kept = durable::aside(path)?;
+    // A claim lies below the folder of claims, a session's records below its own folder among those of sessions.
+    let ours = |p: &&Path| p.file_name().is_some_and(|name| name == "sessions" || name == "claims");
+    let state = path.ancestors().skip(1).find(ours).and_then(Path::parent).ok_or(io::ErrorKind::InvalidInput)?;
+    let name = kept.strip_prefix(state).unwrap_or(&kept).to_string_lossy().into_owned();
+    durable::append(&state.join(ASIDE), name.as_bytes())
+}
+
+/// What was put aside and is still there.
+fn lying_aside(places: &Places) -> Vec<Warning> {
+    let list = file::read_small(&places.state.join(ASIDE), LARGEST).unwrap_or_default();
+    let names = String::from_utf8_lossy(&list).into_owned();
+    let there = names.lines().map(|name| places.state.join(name)).filter(|path| path.symlink_metadata().is_ok());
+    let told = "it could not be read and was put aside; delete it once nobody needs it";
+    there.map(|path| warning(places, &path, told)).collect()
+}
+
+/// Makes room for a record: one that cannot be read is put aside, never overwritten.
+pub(crate) fn make_room<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<()> {
+    if read_one::<T>(path).is_err() { put_aside(path) } else { Ok(()) }
 }
 
 /// Reads every folder, in their order; by two threads where there are many, for each is a handful of small files.
@@ -192,17 +218,19 @@ pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Re
     let name = handle.map_or_else(|| folder_name(&label.id), str::to_owned);
     let folder = places.state.join("sessions").join(name);
     let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
-    durable::make_folder(&folder).map_err(at)?;
+    durable::make_folder(&folder).and_then(|()| make_room::<Label>(&folder.join(LABEL))).map_err(at)?;
     durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes()).map_err(at)
 }
 
 /// Stores a wish in the folder of a session that lariat launched.
 pub fn put_in(folder: &Path, wish: &Wish) -> io::Result<()> {
+    make_room::<Wish>(&folder.join(INTENT))?;
     durable::put(folder, INTENT, serde_json::to_string(wish)?.as_bytes())
 }
 
 /// Stores a wish together with the launch it is about, in the folder of that launch.
 pub fn put_with(folder: &Path, launch: &str, wish: &Wish) -> io::Result<()> {
+    make_room::<Wish>(&folder.join(INTENT))?;
     let wish = serde_json::to_string(wish)?;
     durable::put_first(folder, &[(record::LAUNCH, launch.as_bytes()), (INTENT, wish.as_bytes())])
 }

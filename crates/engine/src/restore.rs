@@ -54,6 +54,8 @@ pub enum Outcome {
     Failed(LaunchError),
     /// It was not tried, and why.
     Left(String),
+    /// There was nothing left to do: another brought it back meanwhile, or a person ended it.
+    Settled(String),
 }
 
 /// Makes the plan. `kept` leaves only what is to be brought back without asking.
@@ -110,8 +112,12 @@ pub fn restore(
             (None, Err(why)) => Outcome::Left(why.clone()),
             (None, Ok(_)) => {
                 let again = Again { force, cut_off: true, ..Again::default() };
-                let back = resume(question, step.session.id.raw(), &again);
-                back.map_or_else(Outcome::Failed, Outcome::Back)
+                match resume(question, step.session.id.raw(), &again) {
+                    Ok(back) => Outcome::Back(back),
+                    Err(e @ LaunchError::Settled(..)) => Outcome::Settled(e.to_string()),
+                    Err(e) if e.is_refusal() => Outcome::Left(e.to_string()),
+                    Err(e) => Outcome::Failed(e),
+                }
             }
         };
         failing = match &outcome {
@@ -121,7 +127,7 @@ pub fn restore(
                 (before + 1, cause)
             }
             Outcome::Back(_) => (0, String::new()),
-            Outcome::Left(_) => failing,
+            Outcome::Left(_) | Outcome::Settled(_) => failing,
         };
         tell(&step.session, &outcome);
         done.push((step.session, outcome));

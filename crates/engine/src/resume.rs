@@ -156,6 +156,15 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     if let Some(launched) = &mut launched {
         launched.hear_of(places);
     }
+    if again.cut_off && !session.restorable && session.live.is_some() {
+        let stopped = || Wishes::read(places).by_id.get(id).is_some_and(|w| w.intent.want == Want::Stop);
+        let how = match session.live {
+            Some(true) => format!("it is {}", session.status.word()),
+            _ if stopped() => "a person ended it".into(),
+            _ => session.reason.row(),
+        };
+        return Err(LaunchError::Settled(id.to_owned(), how));
+    }
     if !again.fork {
         match session.live {
             Some(false) => {}
@@ -171,9 +180,6 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
                 return Err(LaunchError::Alive(why));
             }
         }
-    }
-    if again.cut_off && !session.restorable {
-        return Err(LaunchError::Alive(format!("{id} is not cut off any more: {}", session.reason.row())));
     }
     let most = most(places)?.filter(|most| running(question, None).len() >= *most);
     if let Some(max) = most {
@@ -214,6 +220,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let there = elsewhere::seen_from(question, adapter, &stores);
     let mut asked = question_of(&session, launched.as_ref(), again, way, &folder);
     (asked.command, asked.described) = (told.command, told.described);
+    // Agents copy a name with the rest, and then it would mean two.
+    asked.name = session.name.as_ref().filter(|_| again.fork).map(|name| format!("{} ({handle})", name.raw()));
     let what = if again.fork { "fork" } else { "resume" };
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
         if again.fork {
@@ -360,6 +368,10 @@ fn put_back(folder: &Path, kept: Option<&Launched>, wish: Option<&Wish>) {
     }
     if let Some(exit) = &launched.exit {
         let _ = record::put(folder, record::EXIT, exit);
+    }
+    for (name, _) in &launched.unread {
+        // What it said lies aside; that it was there, and cannot be read, stays so.
+        let _ = record::put(folder, name, &());
     }
     if let Some(wish) = wish {
         let _ = records::put_in(folder, wish);

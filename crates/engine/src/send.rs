@@ -15,7 +15,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Scope;
@@ -68,6 +68,12 @@ pub enum SendError {
     /// It was typed once, and the agent does not show it.
     #[error("it was typed before under the key '{0}', and its transcript does not show it; nothing was typed again")]
     Typed(String),
+    /// A command of the agent's own was typed, and nothing shows that it did anything.
+    #[error(
+        "it was typed, but nothing shows after {0:?} that it was taken, as not every command leaves a record; \
+             `lariat attach` shows its terminal"
+    )]
+    Command(Duration),
     /// It was typed, and nothing can tell more.
     #[error(
         "it was typed; whether it arrived is not known, because the settings describe this agent and lariat knows no \
@@ -77,9 +83,12 @@ pub enum SendError {
     /// Its gateway did not take it.
     #[error("{0}")]
     Gateway(String),
-    /// Whoever owns its connection would not take it, or the agent would not.
+    /// Whoever owns its connection would not take it.
     #[error("{0}")]
     Refused(String),
+    /// The agent answered with an error.
+    #[error("{0}")]
+    Failed(String),
     /// The shim cannot be reached.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -245,8 +254,10 @@ pub fn send(
     let Some(client) = client else {
         drop(typing); // its owner takes one at a time
         let sent = acp::post(launched, &text, message.patience);
-        if let (Err(acp::Lost::Refused(_) | acp::Lost::Untaken), Some(key)) = (&sent, message.key) {
-            // It was never said: whoever says it again is the first.
+        if let (Err(acp::Lost::Refused(_) | acp::Lost::Failed(_) | acp::Lost::Untaken), Some(key)) =
+            (&sent, message.key)
+        {
+            // It was never said, or nothing came of it: whoever says it again is the first.
             #[expect(clippy::disallowed_methods, reason = "our own note of what was not sent")]
             let _ = std::fs::remove_file(launched.folder.join(SENT).join(file_of(key)));
         }
@@ -275,7 +286,29 @@ pub fn send(
         }
         Ok(())
     })?;
-    if shown { Ok(offset) } else { Err(SendError::Stalled(message.patience)) }
+    match shown {
+        true => Ok(offset),
+        false if is_command(&text) => Err(SendError::Command(message.patience)),
+        false => Err(SendError::Stalled(message.patience)),
+    }
+}
+
+/// Whether a text is one of the commands that agents have for themselves, like `/compact`. They are no prompts, and no
+/// transcript shows them as such.
+fn is_command(text: &str) -> bool {
+    text.starts_with('/')
+}
+
+/// Whether a session that stood at its prompt has done something since: its transcript has changed, or it is at work, asks
+/// something, or has gone on to another session.
+fn has_stirred(question: &Question, session: &Session, offset: u64) -> bool {
+    let changed = |t: &PathBuf| peek::end(session.agent, t).is_ok_and(|end| end != offset);
+    if session.transcript.as_ref().is_some_and(changed) {
+        return true;
+    }
+    let answer = list(Question { scope: Scope::Live, agent: Some(session.agent), ..question.clone() });
+    let now = answer.listing.sessions.iter().find(|s| s.id == session.id);
+    !answer.partial && now.is_none_or(|now| now.live.is_some() && !takes_prompts(now))
 }
 
 /// Waits until the transcript shows a prompt; whether it does.
@@ -289,7 +322,7 @@ fn until_shown(
 ) -> io::Result<bool> {
     let began = Instant::now();
     while began.elapsed() < patience {
-        if shows(question, session, offset, text) {
+        if shows(question, session, offset, text) || is_command(text) && has_stirred(question, session, offset) {
             return Ok(true);
         }
         meanwhile()?;
@@ -307,6 +340,7 @@ fn lost_mail(lost: acp::Lost, message: &Message<'_>) -> SendError {
     match lost {
         acp::Lost::Refused(why) if why == acp::TURN_OPEN => SendError::Busy("working"),
         acp::Lost::Refused(why) => SendError::Refused(why),
+        acp::Lost::Failed(why) => SendError::Failed(why),
         acp::Lost::Untaken => SendError::Refused("its owner did not take it, so nothing was sent".into()),
         acp::Lost::Silent => SendError::Unread(message.patience),
         acp::Lost::Io(e) => e.into(),

@@ -110,6 +110,9 @@ pub enum LaunchError {
     /// It lives, or might.
     #[error("{0}")]
     Alive(String),
+    /// It was to be brought back, and somebody was faster or wants it no more.
+    #[error("{0} is not cut off any more: {1}")]
+    Settled(String, String),
     /// The agent cannot do that.
     #[error("{0}")]
     Impossible(String),
@@ -133,6 +136,13 @@ pub enum LaunchError {
     /// It runs, and was not asked anything.
     #[error("{0} runs, but its prompt could not be typed: {1}; `lariat send {0} -` tries again")]
     Unasked(String, String),
+}
+
+impl LaunchError {
+    /// Whether it may not be done, as things are, and nothing was tried.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Claimed(_) | Self::Full { .. } | Self::Alive(_) | Self::Settled(..))
+    }
 }
 
 /// Turns an error of our files into one that names the place.
@@ -331,6 +341,11 @@ impl Start<'_> {
         }
         .map_err(files(folder))?;
         // After the wish: what ended by itself is not cut off until it is wished back.
+        if self.verb == "resume"
+            && let Ok(Some(before)) = Launched::read(folder)
+        {
+            before.put_unread_aside();
+        }
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
         let launch = &self.record.launch;

@@ -123,7 +123,7 @@ pub fn failure(error: LaunchError) -> Failure {
     match error {
         E::Worktree(WorktreeError::Usage(_)) => Failure::Usage(error.to_string()),
         E::Worktree(WorktreeError::Refused(_)) => Failure::Refused(error.to_string()),
-        E::Claimed(_) | E::Full { .. } | E::Alive(_) => Failure::Refused(error.to_string()),
+        _ if error.is_refusal() => Failure::Refused(error.to_string()),
         E::NoAgent(..) | E::NoDirectory(_) | E::Impossible(_) => Failure::Usage(error.to_string()),
         _ => error.into(),
     }

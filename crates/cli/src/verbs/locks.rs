@@ -2,7 +2,7 @@
 
 use lariat_adapters::look::Scope;
 use lariat_core::{Time, Untrusted, Warning};
-use lariat_engine::claims::{self, ClaimError, Holder};
+use lariat_engine::claims::{self, ClaimError, Held, Holder};
 use lariat_sys::clock;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ impl From<&Holder> for Told {
 }
 
 pub fn list(common: &Common, out: &mut Out) -> Done {
-    let (holders, warnings) = claims::holders(&question(common, Scope::Live));
+    let Held { holders, warnings, partial, .. } = claims::held(&question(common, Scope::Live));
     let told: Vec<Told> = holders.iter().map(Told::from).collect();
     if out.json {
         #[derive(Serialize)]
@@ -53,12 +53,15 @@ pub fn list(common: &Common, out: &mut Out) -> Done {
             out.line(format_args!("{}  {}", t.path.row(), t.who.row()))?;
         }
         if told.is_empty() {
-            out.line("Every directory is free.")?;
+            out.line(match partial {
+                true => "Nobody is known to hold a directory, but not everything could be read.",
+                false => "Every directory is free.",
+            })?;
         }
         out.flush()?;
         warn(&warnings);
     }
-    Ok(0)
+    Ok(if partial { 5 } else { 0 })
 }
 
 pub fn lock(args: &Lock, common: &Common, out: &mut Out) -> Done {

@@ -7,6 +7,7 @@ use lariat_engine::after;
 use lariat_engine::restore::{self, Outcome, Plan};
 use lariat_engine::{list, stop};
 use lariat_sys::durable;
+use lariat_sys::point::point;
 use serde::Serialize;
 
 use crate::Done;
@@ -23,7 +24,7 @@ struct Row<'a> {
     status: &'a str,
     /// How it comes back.
     way: Option<&'static str>,
-    /// What became of it: `restored`, `failed`, `left`; or nothing, in a plan.
+    /// What became of it: `restored`, `failed`, `left`, `settled`; or nothing, in a plan.
     outcome: Option<&'static str>,
     /// Why not, if not.
     reason: Option<String>,
@@ -69,6 +70,7 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
         show(&plan, out)?;
         return Ok(partial);
     }
+    point("restore.planned");
     after::owed(&question.places);
     let json = out.json;
     let total = plan.steps.len();
@@ -140,6 +142,7 @@ fn word(outcome: &Outcome) -> &'static str {
         Outcome::Back(_) => "restored",
         Outcome::Failed(_) => "failed",
         Outcome::Left(_) => "left",
+        Outcome::Settled(_) => "settled",
     }
 }
 
@@ -147,7 +150,7 @@ fn said(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Back(_) => None,
         Outcome::Failed(error) => Some(Untrusted::new(error.to_string()).row()),
-        Outcome::Left(why) => Some(why.clone()),
+        Outcome::Left(why) | Outcome::Settled(why) => Some(Untrusted::new(why).row()),
     }
 }
 

@@ -62,7 +62,7 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     let session = &answer.listing.sessions[at];
     let (outcome, code) = match &sent {
         Ok(_) => ("sent", 0),
-        Err(SendError::Blind) => ("typed", 5),
+        Err(SendError::Blind | SendError::Command(_)) => ("typed", 5),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
         Err(SendError::Stalled(_) | SendError::Unread(_) | SendError::Typed(_)) => ("stalled", 4),

@@ -6,7 +6,7 @@ use std::fs;
 
 use lariat_testkit::{
     DEADLINE, Signal,
-    agents::{Gemini, OpenCode, Pi},
+    agents::{Claude, Gemini, OpenCode, Pi},
     wait_until,
 };
 use serde_json::{Value, json};
@@ -162,4 +162,25 @@ fn gemini_goes_on_where_nothing_is_lost_and_forks_without_a_terminal() {
     let refused = stage.sandbox.world().run(&stage.lariat().args(["fork", &handle, "--terminal"]));
     assert_eq!((refused.code(), refused.stderr.contains("only headless")), (2, true), "{refused:?}");
     forks(&stage, &handle, &id);
+}
+
+/// Claude Code copies a name with the rest; the fork is given one of its own, which its transcript keeps.
+#[test]
+fn claude_forks_under_a_name_of_its_own_and_takes_its_own_commands() {
+    let stage = Stage::new("again-claude");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let launched = act(&stage, &["launch", "claude", "-p", "first words", "--name", "login"]);
+    let handle = text(&launched, "handle");
+    stage.until("idle", "turn over");
+    let sent = act(&stage, &["send", handle, "/compact"]);
+    assert_eq!(sent["outcome"], "sent", "{sent}");
+    stage.until("idle", "");
+    let fork = act(&stage, &["fork", "login", "aside", "--headless", "--force"]);
+    until_done(&stage, text(&fork, "handle"));
+    act(&stage, &["stop", handle]);
+    let state = stage.sandbox.state_dir().join("lariat");
+    fs::rename(&state, state.with_extension("away")).expect("our files are gone");
+    for (id, name) in [(&launched, "login".to_owned()), (&fork, format!("login ({})", text(&fork, "handle")))] {
+        assert_eq!(act(&stage, &["status", text(id, "native_id")])["name"], name);
+    }
 }

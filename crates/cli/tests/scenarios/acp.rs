@@ -325,3 +325,18 @@ fn what_cannot_be_launched_leaves_nothing() {
     let output = stage.ask(&["launch", "acp:scripted", "--headless"]);
     assert_eq!(output.code(), 2, "{output:?}");
 }
+
+#[test]
+fn a_model_that_fails_is_a_failure_and_no_refusal() {
+    let stage = Stage::new("acp-fails");
+    let launched = stage.launch(&["acp:scripted"]);
+    for _ in 0..2 {
+        let told = stage.ask(&["send", launched.handle(), "FAIL", "--key", "once"]);
+        assert_eq!((told.code(), &told.json()["outcome"]), (1, &"failed".into()), "{told:?}");
+        assert_eq!(told.json()["reason"], "the agent answered: the model is on fire");
+        // Nothing came of it, so the same may be said again.
+        stage.until(&launched, "idle", "");
+    }
+    let talk = stage.act(&["peek", launched.handle(), "-n", "9"])["messages"].clone();
+    assert_eq!(talk.as_array().expect("messages").iter().filter(|m| m["text"] == "FAIL").count(), 2, "{talk}");
+}

@@ -29,9 +29,9 @@ fn each_turn_ends_as_the_agent_says() {
     stage.until(&launched, "idle", "last turn failed: the model is on fire");
     let told = stage.act(&["send", launched.handle(), "hello", "--wait"]);
     assert_eq!(told["reply"], "echo: hello", "{told}");
-    let refused = stage.ask(&["send", launched.handle(), "FAIL"]);
-    assert_eq!(refused.code(), 3, "an error is no acceptance: {refused:?}");
-    assert!(refused.stdout.contains("the model is on fire"), "{refused:?}");
+    let failed = stage.ask(&["send", launched.handle(), "FAIL"]);
+    assert_eq!(failed.code(), 1, "an error is no acceptance: {failed:?}");
+    assert!(failed.stdout.contains("the model is on fire"), "{failed:?}");
 }
 
 #[test]

@@ -140,6 +140,12 @@ fn s02_what_was_not_read_is_not_absent() {
             assert_eq!(said.code(), 5, "{verb} calls it absent: {said:?}");
             assert!(said.stderr.contains(agent), "it says whose store did not answer: {said:?}");
         }
+        // Nor is a directory free because its holder could not be seen.
+        let program = lariat(sandbox, &["locks", "--deadline", "300ms"])
+            .env("LARIAT_PAUSE_AT", format!("{agent}.observe"))
+            .env("LARIAT_PAUSE_ON", &fifo);
+        let said = sandbox.world().run(&program);
+        assert!(said.code() == 5 && !said.stdout.contains("Every directory is free"), "{said:?}");
     }
 }
 

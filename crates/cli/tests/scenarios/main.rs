@@ -61,6 +61,7 @@ mod page;
 mod pi_sessions;
 mod playing;
 mod reading;
+mod records;
 mod registered;
 mod resuming;
 mod runtime_gone;

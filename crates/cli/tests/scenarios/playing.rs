@@ -403,3 +403,42 @@ fn who_stays_leaves_with_its_reader() {
         assert_eq!((said.stderr.as_str(), said.stdout.lines().count()), ("exit 0\n", 1), "{args:?}");
     }
 }
+
+/// What was said is copied, the name with it; but a name that two have means nobody.
+#[test]
+fn a_fork_has_a_name_of_its_own() {
+    let sandbox = stage("fork-name");
+    let launched = launch(&sandbox, "a", &["-p", "hello", "--name", "login"]);
+    until(&sandbox, text(&launched, "native_id"), "idle", "turn over");
+    let fork = act(&sandbox, &["fork", "login", "hello", "--force"]);
+    until(&sandbox, text(&fork, "native_id"), "idle", "turn over");
+    assert_eq!(act(&sandbox, &["status", "login"])["id"], launched["id"]);
+    let name = format!("login ({})", text(&fork, "handle"));
+    assert_eq!(act(&sandbox, &["status", &name])["id"], fork["id"]);
+    // It is on record with the agent, not only with us.
+    let elsewhere = lariat(&sandbox, &["status", "login", "--json"]).env("XDG_STATE_HOME", sandbox.root().join("none"));
+    assert_eq!(sandbox.world().run(&elsewhere).json()["id"], launched["id"]);
+    act(&sandbox, &["rename", &name, "other"]);
+    assert_eq!(act(&sandbox, &["status", "other"])["id"], fork["id"]);
+    assert_eq!(ask(&sandbox, &["kill", "--all", "--yes"]).code(), 0);
+}
+
+/// No transcript shows a command of the agent's own as a prompt; that it did something does.
+#[test]
+fn a_command_is_sent_if_it_did_something() {
+    let sandbox = stage("commands");
+    let launched = launch(&sandbox, "a", &["-p", "hello"]);
+    let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
+    until(&sandbox, id, "idle", "turn over");
+    let told = act(&sandbox, &["send", handle, "/clear"]);
+    assert_eq!(told["outcome"], "sent", "{told}");
+    let now = act(&sandbox, &["status", handle]);
+    assert!(now["native_id"] != id && now["status"] == "idle", "{now}");
+    // One that does nothing that could be seen.
+    let told = ask(&sandbox, &["send", handle, "/nothing", "--timeout", "1s", "--json"]);
+    assert_eq!((told.code(), &told.json()["outcome"]), (5, &json!("typed")), "{told:?}");
+    // One that leaves.
+    let told = act(&sandbox, &["send", handle, "/exit"]);
+    assert_eq!(told["outcome"], "sent", "{told}");
+    until(&sandbox, text(&now, "native_id"), "done", "");
+}

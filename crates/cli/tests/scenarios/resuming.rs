@@ -223,7 +223,7 @@ fn cut_off_is_told_as_soon_as_the_end_is_on_record_and_waits_for_the_old_shim_to
     // One that stays is not pushed aside, and what the session left running is none of a start's business.
     assert_eq!(leaving.servers(), 1);
     let told = ask(&stage.sandbox, &["restore", "--yes", "--json"]).json();
-    assert_eq!(told["restore"][0]["outcome"], "failed", "{told}");
+    assert_eq!(told["restore"][0]["outcome"], "left", "{told}");
     assert_eq!((leaving.servers(), stage.runs("--resume")), (1, 0), "{told}");
 
     let restore = leaving.until_it_passes(&["restore", "--yes", "--json"], "resume.leaving");
@@ -274,6 +274,35 @@ fn s27_after_a_reboot_what_was_cut_off_is_offered_and_nothing_starts_by_itself()
     // Nothing comes back twice.
     assert_eq!(stage.act(&["restore", "--yes"])["restore"], json!([]));
     assert_eq!(stage.runs("--resume"), 1);
+}
+
+#[test]
+fn of_two_who_restore_at_once_both_succeed_and_one_starts_it() {
+    let stage = Stage::new("two-restore");
+    let (one, two) = (stage.launch("a", &[]), stage.launch("b", &[]));
+    stage.power_cut();
+    let (gate, points) = (stage.sandbox.root().join("gate"), stage.sandbox.root().join("points"));
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let late = lariat(&stage.sandbox, &["restore", "--yes", "--json"]);
+    let late =
+        late.env("LARIAT_PAUSE_AT", "restore.planned").env("LARIAT_PAUSE_ON", &gate).env("LARIAT_POINTS", &points);
+    let late = stage.sandbox.spawn(&late);
+    wait_until("it has its plan", DEADLINE, || has_passed(&points, "restore.planned"));
+    assert_eq!(ids(&stage.act(&["restore", "--yes"])["restore"]).len(), 2);
+    // Of the one that a person ends meanwhile nothing is left to do either.
+    stage.act(&["kill", two.handle()]);
+    fs::write(&gate, "").expect("it goes on");
+    let told = late.output(DEADLINE);
+    let rows = told.json()["restore"].clone();
+    assert_eq!((told.code(), rows.as_array().expect("rows").len()), (0, 2), "{told:?}");
+    for row in rows.as_array().expect("rows") {
+        let reason = row["reason"].as_str().expect("a reason");
+        let how = if row["id"] == two.told["id"] { "a person ended it" } else { "it is working" };
+        assert!(row["outcome"] == "settled" && reason.ends_with(how), "{told:?}");
+    }
+    assert_eq!(stage.runs("--resume"), 2);
+    list(&stage.sandbox).expect(two.id(), "stopped", None);
+    assert_eq!(list(&stage.sandbox).session(one.id())["status"], "working");
 }
 
 #[test]
@@ -559,7 +588,7 @@ fn what_is_killed_while_a_restore_is_busy_stays_dead() {
     assert_eq!(told["outcome"], "gone");
     let (_, told) = restoring.go_on();
     let outcomes: Vec<&Value> = told["restore"].as_array().expect("rows").iter().map(|r| &r["outcome"]).collect();
-    assert_eq!(outcomes, [&json!("restored"), &json!("failed")], "{told}");
+    assert_eq!(outcomes, [&json!("restored"), &json!("settled")], "{told}");
     assert_eq!(stage.runs("--resume"), 1);
     assert_eq!(stage.act(&["restore", "--yes"])["restore"], json!([]));
     assert_eq!(list(&stage.sandbox).session(first.id())["status"], "working");

@@ -56,8 +56,10 @@ pub fn is_owned(agent: &str) -> bool {
 enum Fate {
     /// The agent shows that it has begun.
     Begun,
-    /// It was not sent, or the agent would not take it.
+    /// It was not sent.
     Refused(String),
+    /// The agent answered with an error, before anything else.
+    Failed(String),
     /// Sent, and nothing was heard since; whether the agent has read it.
     Sent(bool),
     /// Nothing is known of it.
@@ -67,8 +69,10 @@ enum Fate {
 /// Why a prompt did not arrive.
 #[derive(Debug)]
 pub enum Lost {
-    /// The owner or the agent said no.
+    /// The owner would not send it.
     Refused(String),
+    /// The agent took it, and could do nothing with it.
+    Failed(String),
     /// Nobody took it in time; it was taken back.
     Untaken,
     /// It was sent, and the agent shows nothing.
@@ -84,7 +88,7 @@ impl From<io::Error> for Lost {
 }
 
 /// Leaves a prompt for a session's owner; returns when the agent shows that its turn has begun, or has
-/// read it and refuses it not: a model may think for long before its first word.
+/// read it and does not fail at once: a model may think for long before its first word.
 pub fn post(launched: &Launched, prompt: &str, patience: Duration) -> Result<(), Lost> {
     let folder = launched.folder.join(MAIL);
     durable::make_folder(&folder)?;
@@ -105,6 +109,7 @@ pub fn post(launched: &Launched, prompt: &str, patience: Duration) -> Result<(),
         match fate {
             Fate::Begun => return Ok(()),
             Fate::Refused(why) => return Err(Lost::Refused(why)),
+            Fate::Failed(why) => return Err(Lost::Failed(why)),
             // The protocol has no word for "taken"; what is wrong with a prompt is said at once.
             Fate::Sent(true) if *taken.get_or_insert_with(Instant::now) + SETTLED < Instant::now() => return Ok(()),
             Fate::Sent(_) if late => return Err(Lost::Silent),
@@ -147,8 +152,8 @@ fn fate(folder: &Path, from: u64, name: &str) -> io::Result<Fate> {
         }
         if message["method"].is_null() && message["id"] == request {
             return Ok(match message["error"]["message"].as_str() {
-                Some(why) => Fate::Refused(format!("the agent answered: {why}")),
-                None if message["error"].is_object() => Fate::Refused("the agent answered with an error".into()),
+                Some(why) => Fate::Failed(format!("the agent answered: {why}")),
+                None if message["error"].is_object() => Fate::Failed("the agent answered with an error".into()),
                 None => Fate::Begun,
             });
         }

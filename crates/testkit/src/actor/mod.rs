@@ -444,6 +444,7 @@ impl Actor {
                     "" => {}
                     "/exit" | "/quit" => return self.session.typed("/exit").map(|()| true),
                     "/clear" => self.begin_anew()?,
+                    "/nothing" => {}
                     prompt => self.asked(prompt.to_owned())?,
                 }
             }
