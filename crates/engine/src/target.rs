@@ -5,7 +5,10 @@
 //! several is an error that lists them; nothing is ever chosen for being the
 //! newest. What is written as a path means a directory, whatever a session calls itself.
 
+use std::path::{Path, absolute};
+
 use lariat_core::Session;
+use lariat_sys::file;
 
 /// A target that is not one session.
 #[derive(Debug, thiserror::Error)]
@@ -83,9 +86,12 @@ fn in_directory(target: &str, sessions: &[Box<Session>]) -> Option<Result<usize,
     if !(target.starts_with(['.', '/']) || target.contains('/')) {
         return None;
     }
-    let path = std::path::absolute(target).ok()?;
+    let path = absolute(target).ok()?;
     let path = path.canonicalize().unwrap_or(path);
-    let here = |s: &Session| s.cwd.as_ref().is_some_and(|c| std::path::Path::new(c.raw()) == path);
+    // Some are called by a link that leads there.
+    let place = file::place(&path).ok();
+    let is_it = |cwd: &Path| cwd == path || place.is_some() && file::place(cwd).ok() == place;
+    let here = |s: &Session| s.cwd.as_ref().is_some_and(|c| is_it(Path::new(c.raw())));
     let live = |s: &Session| here(s) && s.live != Some(false);
     one(target, sessions, &live).or_else(|| one(target, sessions, &here))
 }

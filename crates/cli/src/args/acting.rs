@@ -304,7 +304,7 @@ pub struct Stop {
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
     /// Carry out what --all plans
-    #[arg(long, requires = "all")]
+    #[arg(long, requires = "all", conflicts_with_all = ["targets", "group"])]
     pub yes: bool,
     /// How long a gentle end may take before everything is killed (stop only)
     #[arg(long, value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "10s")]

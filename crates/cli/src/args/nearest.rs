@@ -1,7 +1,7 @@
 //! From words to what was asked; and the nearest right word for a wrong one.
 //!
-//! clap names a verb or flag only if it is much like what was typed. A person who typed
-//! `frobnicate` is helped by the nearest one too, so an error that names none gets it here.
+//! clap names verbs or flags only if they are much like what was typed, and aliases of one letter among them. A person who
+//! typed `frobnicate` is helped by the nearest one too, so every error gets that here.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -95,7 +95,7 @@ fn words() -> (Vec<OsString>, bool) {
     (words.into_iter().take(1).chain(rest).collect(), true)
 }
 
-/// Adds the nearest verb or flag to an error that names none.
+/// Adds the nearest verb or flag to an error.
 fn suggest(mut error: Error, cli: &Command, typed: &[String]) -> Error {
     let (wrong, right) = match error.kind() {
         ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
@@ -103,9 +103,6 @@ fn suggest(mut error: Error, cli: &Command, typed: &[String]) -> Error {
         _ => return error,
     };
     let Some(ContextValue::String(word)) = error.get(wrong) else { return error };
-    if error.get(right).is_some() {
-        return error;
-    }
     // What stands behind a wrong verb leads nowhere.
     let wrong_at = typed.iter().position(|t| t == word).unwrap_or(typed.len());
     let within = verb(cli, if right == ContextKind::SuggestedSubcommand { &typed[..wrong_at] } else { typed });

@@ -92,9 +92,13 @@ fn what_is_not_understood_exits_2_and_suggests() {
         // However far off it is, the nearest one is named.
         (&["frobnicate"], "a similar subcommand exists: '"),
         (&["lz"], "'ls'"),
+        (&["stauts"], "a similar subcommand exists: 'status'"),
         (&["worktree", "prune"], "a similar subcommand exists: '"),
         (&["ls", "--zzz"], "a similar argument exists: '--"),
         (&["stop", "--wait", "x"], "a similar argument exists: '--"),
+        // What would mean nothing is not taken.
+        (&["stop", "--yes", "x"], "cannot be used with"),
+        (&["kill", "--group", "g", "--yes"], "cannot be used with"),
     ];
     for (args, right) in wrong {
         let said = ask(&sandbox, args);
@@ -420,7 +424,10 @@ fn nothing_is_lost_without_a_word() {
     for (folder, verb) in [("claims", &["locks"][..]), ("fuses", &["fuse", "ls"])] {
         std::fs::create_dir_all(ours.join(folder)).expect("a folder of ours");
         std::fs::write(ours.join(folder).join("x.json"), "garbage").expect("a file");
-        let told = ask(&sandbox, &[verb, &["--json"]].concat()).json();
+        let said = ask(&sandbox, &[verb, &["--json"]].concat());
+        let told = said.json();
+        // Who else may hold what is not known.
+        assert_eq!(said.code(), if folder == "claims" { 5 } else { 0 }, "{said:?}");
         let path = told["warnings"][0]["path"].as_str().unwrap_or_default();
         assert!(path.ends_with(&format!("{folder}/x.json")), "{verb:?}: {told}");
     }

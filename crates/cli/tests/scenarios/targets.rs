@@ -2,7 +2,11 @@
 
 use lariat_testkit::Sandbox;
 
-use crate::{asking::ask, claude_store::ClaudeStore, codex_store::CodexStore};
+use crate::{
+    asking::{ask, id},
+    claude_store::ClaudeStore,
+    codex_store::CodexStore,
+};
 
 const ONE: &str = "aaaa1111-1111-4111-8111-111111111111";
 const TWO: &str = "aaaa2222-1111-4111-8111-111111111111";
@@ -106,4 +110,18 @@ fn what_the_list_shows_of_an_id_means_one_session() {
     for (name, id) in names.iter().zip(&ids) {
         assert_eq!(ask(&sandbox, &["status", name, "--json"]).json()["native_id"], *id);
     }
+}
+
+/// A store may call a directory by a link that leads there.
+#[test]
+fn a_directory_has_several_names() {
+    let sandbox = Sandbox::new("links");
+    let (real, link) = (sandbox.project("real"), sandbox.root().join("link"));
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    drop(ClaudeStore::of(&sandbox).session_in(&id(1), &link).asked("hello").answered("hi"));
+    for target in [real.join("."), real, link.join("."), link] {
+        let told = ask(&sandbox, &["status", target.to_str().expect("UTF-8"), "--json"]);
+        assert_eq!(told.json()["native_id"], id(1), "{}: {told:?}", target.display());
+    }
+    assert_eq!(ask(&sandbox, &["status", "/", "--json"]).code(), 2);
 }
