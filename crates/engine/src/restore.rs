@@ -41,7 +41,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Those that were wanted once and do not, with the reason.
     pub others: Vec<(Box<Session>, String)>,
-    /// Not everything could be read: there may be more.
+    /// Something could not be told: there may be more.
     pub partial: bool,
 }
 
@@ -68,6 +68,7 @@ pub fn plan(question: &Question, kept: bool) -> Plan {
     for session in answer.listing.sessions {
         let Some(mut folder) = launched.remove(session.id.raw()) else { continue };
         folder.hear_of(places);
+        plan.partial |= session.live.is_none();
         if session.restorable && (session.kept || !kept) {
             let way = way(places, &session, Some(&folder));
             plan.steps.push(Step { session, way });

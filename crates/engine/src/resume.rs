@@ -169,10 +169,8 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
         match session.live {
             Some(false) => {}
             Some(true) => {
-                return Err(LaunchError::Alive(format!(
-                    "{id} is {}: it lives; `lariat send` talks to it",
-                    session.status.word()
-                )));
+                let way = if launched.is_some() { "`lariat send` talks to it" } else { "go on in its own terminal" };
+                return Err(LaunchError::Alive(format!("{id} is {}: it lives; {way}", session.status.word())));
             }
             None => {
                 let why =

@@ -28,6 +28,14 @@ pub fn rename(args: &Rename, common: &Common, out: &mut Out) -> Done {
 
 pub fn keep(args: &Keep, common: &Common, out: &mut Out) -> Done {
     let kept = |label: &mut Label| label.kept = Some(!args.off);
+    if !args.off {
+        let (answer, at) = find(&args.target, common)?;
+        let session = &answer.listing.sessions[at];
+        if session.handle.is_none() {
+            let why = "lariat did not launch it, so nothing brings it back by itself; `lariat resume` goes on with it";
+            return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
+        }
+    }
     let how = if args.off { "is brought back only when asked" } else { "is brought back without asking" };
     run(&args.target, kept, |s| format!("{} {how}", s.id.row()), common, out)
 }

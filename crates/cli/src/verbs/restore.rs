@@ -65,10 +65,11 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
         stop::finish(&question.places, &list(question.clone()).listing.sessions);
     }
     let plan = restore::plan(&question, args.kept || args.auto && policy == Policy::Ask);
-    let partial = if plan.partial { 5 } else { 0 };
+    let partial = plan.partial;
+    let untold = if partial { 5 } else { 0 };
     if !args.yes {
         show(&plan, out)?;
-        return Ok(partial);
+        return Ok(untold);
     }
     point("restore.planned");
     after::owed(&question.places);
@@ -96,12 +97,12 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
         });
         out.json(&Told { schema: 1, plan: false, restore: rows.collect(), others: Vec::new() })?;
     } else if done.is_empty() {
-        out.line("nothing was cut off")?;
+        out.line(nothing(partial))?;
     }
     Ok(match (failed, left) {
         (true, _) => 1,
         (false, true) => 3,
-        (false, false) => partial,
+        (false, false) => untold,
     })
 }
 
@@ -137,6 +138,15 @@ fn install(places: &Places, out: &mut Out) -> Done {
     Ok(0)
 }
 
+/// What is said if there is nothing to do.
+fn nothing(partial: bool) -> &'static str {
+    if partial {
+        "nothing is known to have been cut off, but not of all can that be told"
+    } else {
+        "nothing was cut off"
+    }
+}
+
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Back(_) => "restored",
@@ -166,7 +176,7 @@ fn show(plan: &Plan, out: &mut Out) -> Result<(), Failure> {
         return Ok(());
     }
     if plan.steps.is_empty() {
-        out.line("nothing was cut off")?;
+        out.line(nothing(plan.partial))?;
     } else {
         out.line(format_args!("{} to bring back; the same with --yes does it:", plan.steps.len()))?;
     }

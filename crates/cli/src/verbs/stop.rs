@@ -55,19 +55,19 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
     let sessions = &answer.listing.sessions;
     let targets = chosen(args, sessions, &answer)?;
     let verb = if hard { "kill" } else { "stop" };
+    let untold = sessions.iter().filter(|s| s.live.is_none()).count();
+    let mut worst = 0;
+    if args.all && (untold > 0 || answer.partial) {
+        complain(format_args!("{untold} sessions of which it cannot be told if they live are left alone"));
+        worst = 5;
+    }
     if args.all && !args.yes {
-        return plan(verb, &targets, out);
+        return plan(verb, &targets, out).map(|()| worst);
     }
     if targets.is_empty() && !out.json {
         out.line("Nothing lives that could be ended.")?;
     }
     let how = How { hard, grace: args.grace, force: args.force };
-    let untold = sessions.iter().filter(|s| s.live.is_none()).count();
-    let mut worst = 0;
-    if args.all && (untold > 0 || answer.partial) {
-        complain(format_args!("{untold} sessions of which it cannot be told if they live were left alone"));
-        worst = 5;
-    }
     each(&places, &targets, sessions, &how, |session, (outcome, unrecorded)| {
         worst = worst.max(code(&outcome));
         let gone = matches!(outcome, Ok(Outcome::Ended(_) | Outcome::Swept(_) | Outcome::AlreadyGone));
@@ -157,22 +157,22 @@ fn chosen<'a>(
     Ok(all)
 }
 
-fn plan(verb: &str, targets: &[&Session], out: &mut Out) -> Done {
+fn plan(verb: &str, targets: &[&Session], out: &mut Out) -> Result<(), Failure> {
     if out.json {
         let ids: Vec<&Untrusted> = targets.iter().map(|s| &s.id).collect();
         out.json(&serde_ids(verb, &ids))?;
-        return Ok(0);
+        return Ok(());
     }
     if targets.is_empty() {
         out.line("Nothing lives that could be ended.")?;
-        return Ok(0);
+        return Ok(());
     }
     for s in targets {
         out.line(format_args!("would {verb} {}  {}: {}", s.id.row(), s.status.word(), s.reason.row()))?;
     }
     // No command is told: this one may have been said of a host, and there is where it is to be said again.
     out.line(format_args!("{} in all; the same with --yes does it", targets.len()))?;
-    Ok(0)
+    Ok(())
 }
 
 #[derive(Serialize)]

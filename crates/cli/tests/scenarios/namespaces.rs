@@ -90,6 +90,9 @@ fn what_runs_in_another_container_cannot_be_told_and_starts_nothing() {
     // Seen by default as well, and by whoever would bring back what is gone.
     assert!(stage.beside(&["ls"]).stdout.contains("UNKNOWN"));
     let restored = stage.beside(&["restore", "--yes"]);
+    assert!(restored.code() == 5 && restored.stdout.contains("not of all"), "{restored:?}");
+    let plan = stage.beside(&["stop", "--all"]);
+    assert!(plan.code() == 5 && plan.stderr.contains("1 sessions of which"), "{plan:?}");
     let resumed = stage.beside(&["resume", stage.handle()]);
     assert_ne!(resumed.code(), 0, "{resumed:?}");
     assert_eq!(stage.runs(), 1, "{restored:?} {resumed:?}");

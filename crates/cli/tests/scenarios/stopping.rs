@@ -435,3 +435,15 @@ fn a_kill_cut_short_after_the_agents_end_is_finished_for_the_rest() {
     assert_eq!(acted.code(), 2, "{}", acted.stderr);
     assert!(!alive(&sandbox, stray), "{}", acted.stderr);
 }
+
+/// Only what lariat launched is ever brought back, so nobody is told otherwise.
+#[test]
+fn what_lariat_did_not_launch_is_not_kept() {
+    let sandbox = Sandbox::new("not-kept");
+    let (_agent, one) = working(&sandbox, 1);
+    let told = ask(&sandbox, &["keep", &one]);
+    assert!(told.code() == 3 && told.stderr.contains("did not launch it"), "{told:?}");
+    assert_eq!(list(&sandbox).session(&one)["kept"], json!(false));
+    let told = ask(&sandbox, &["resume", &one]);
+    assert!(told.code() == 3 && !told.stderr.contains("lariat send"), "{told:?}");
+}
