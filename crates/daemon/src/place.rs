@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Places;
-use lariat_engine::start;
+use lariat_engine::sockets;
 use lariat_protocol::client::{Client, ClientError};
 use lariat_protocol::wire::{Hello, PROTOCOL};
 use lariat_shim::socket;
@@ -35,7 +35,7 @@ impl Place {
     pub fn of(places: &Places) -> Place {
         Place {
             lock: places.state.join("daemon.lock"),
-            socket: start::sockets().join("daemon.sock"),
+            socket: sockets::folder().join("daemon.sock"),
             log: places.state.join("daemon.log"),
             token: places.state.join("daemon.token"),
         }

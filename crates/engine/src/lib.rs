@@ -42,6 +42,7 @@ pub mod restore;
 pub mod resume;
 pub mod send;
 pub mod series;
+pub mod sockets;
 pub mod start;
 pub mod stop;
 pub mod target;

@@ -20,7 +20,7 @@ use crate::launched::{All, Launched};
 use crate::list::{Question, list};
 use crate::records::Wishes;
 use crate::resume::{Again, Resumed, Way, resume, way};
-use crate::start::LaunchError;
+use crate::start::{self, LaunchError};
 
 /// So many failures in a row have one cause.
 const BRAKE: usize = 3;
@@ -70,7 +70,8 @@ pub fn plan(question: &Question, kept: bool) -> Plan {
         folder.hear_of(places);
         plan.partial |= session.live.is_none();
         if session.restorable && (session.kept || !kept) {
-            let way = way(places, &session, Some(&folder));
+            let there = start::directory(&folder.record.launch.cwd).map_err(|e| e.to_string());
+            let way = there.and_then(|_| way(places, &session, Some(&folder)));
             plan.steps.push(Step { session, way });
         } else if session.live != Some(true) {
             let want = wishes.by_id.get(session.id.raw()).map(|w| w.intent.want);

@@ -169,7 +169,12 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
         match session.live {
             Some(false) => {}
             Some(true) => {
-                let way = if launched.is_some() { "`lariat send` talks to it" } else { "go on in its own terminal" };
+                let listens = |l: &Launched| !l.record.launch.headless || acp::is_owned(&l.record.agent);
+                let way = match &launched {
+                    Some(launched) if listens(launched) => "`lariat send` talks to it",
+                    Some(_) => "`lariat wait` tells when it has ended",
+                    None => "go on in its own terminal",
+                };
                 return Err(LaunchError::Alive(format!("{id} is {}: it lives; {way}", session.status.word())));
             }
             None => {

@@ -37,6 +37,7 @@ use crate::first;
 use crate::launched::{All, Launched, Record};
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
+use crate::sockets;
 use crate::worktree::WorktreeError;
 
 /// How long an agent may take to show its id.
@@ -232,7 +233,7 @@ pub(crate) fn shim_launch(
         argv.extend([file.flag.to_owned(), folder.join(file.name).to_string_lossy().into_owned()]);
     }
     argv.extend(plan.arguments.iter().cloned());
-    let socket = socket(handle)?;
+    let socket = sockets::of(handle)?;
     Ok(Launch {
         version: VERSION,
         handle: handle.to_owned(),
@@ -246,28 +247,6 @@ pub(crate) fn shim_launch(
         output: OUTPUT,
         after: after.environment(),
     })
-}
-
-/// Where our sockets are: in the runtime directory, which only we may enter.
-pub fn sockets() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
-    runtime.map_or_else(without_runtime, |runtime| runtime.join("lariat"))
-}
-
-/// Where they are without one.
-fn without_runtime() -> PathBuf {
-    std::env::temp_dir().join(format!("lariat-{}", own_user()))
-}
-
-/// Where viewers connect.
-fn socket(handle: &str) -> Result<PathBuf, LaunchError> {
-    let mut folder = sockets();
-    // One that is named and cannot be made, as for a user who never logged in, is none.
-    if durable::make_folder(&folder).is_err() {
-        folder = without_runtime();
-        durable::make_folder(&folder).map_err(files(&folder))?;
-    }
-    Ok(folder.join(format!("{handle}.sock")))
 }
 
 pub(crate) fn own_user() -> u32 {

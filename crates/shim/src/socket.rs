@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The longest path of a unix socket.
-const LONGEST: usize = 107;
+pub const LONGEST: usize = 107;
 
 /// How long somebody behind a door may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

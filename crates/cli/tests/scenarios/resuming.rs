@@ -306,6 +306,20 @@ fn of_two_who_restore_at_once_both_succeed_and_one_starts_it() {
 }
 
 #[test]
+fn a_plan_says_of_what_has_no_directory_any_more_that_it_cannot_come_back() {
+    let stage = Stage::new("no-place");
+    let launched = stage.launch("a", &[]);
+    stage.crash(&launched);
+    fs::remove_dir_all(&launched.cwd).expect("it was there");
+    let plan = stage.act(&["restore"]);
+    let [step] = plan["restore"].as_array().expect("rows").as_slice() else { panic!("{plan}") };
+    let why = step["reason"].as_str().expect("a reason");
+    assert!(step["way"].is_null() && why.contains("is not a directory"), "{plan}");
+    let told = stage.ask(&["restore", "--yes"]);
+    assert_eq!((told.code(), &told.json()["restore"][0]["outcome"]), (3, &json!("left")), "{told:?}");
+}
+
+#[test]
 fn s20_saved_restored_killed_and_restarted_twice_it_stays_dead() {
     let stage = Stage::new("s20");
     let launched = stage.launch("a", &["--keep"]);

@@ -69,3 +69,20 @@ fn a_runtime_directory_that_cannot_be_made_keeps_nobody_from_launching() {
     assert_eq!(launched.code(), 0, "{}", launched.stderr);
     type_into(&sandbox, launched.json()["handle"].as_str().expect("text"), "first");
 }
+
+/// The kernel takes no long path of a socket; that of a runtime directory may be as long as it likes.
+#[test]
+fn where_the_runtime_directory_is_too_long_for_a_door_it_is_elsewhere() {
+    let sandbox = Sandbox::new("longdoor");
+    drop(Lookalike::program(&sandbox, "claude"));
+    let long = sandbox.root().join("r".repeat(120));
+    fs::create_dir_all(&long).expect("a directory");
+    sandbox.env("XDG_RUNTIME_DIR", &long);
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]).json();
+    let handle = launched["handle"].as_str().expect("text");
+    type_into(&sandbox, handle, "typed");
+    assert_eq!(ask(&sandbox, &["daemon", "start"]).code(), 0);
+    assert!(ask(&sandbox, &["daemon", "status", "--json"]).json()["pid"].is_u64());
+    assert_eq!(ask(&sandbox, &["daemon", "stop"]).code(), 0);
+    assert_eq!(ask(&sandbox, &["stop", handle]).code(), 0);
+}
