@@ -243,7 +243,7 @@ pub fn send(
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }
-    let typed = keys(launched, mute, &text)?;
+    let typed = keys(launched, mute, &spelt(session.agent, &text))?;
     let client = if acp::is_owned(session.agent) { None } else { Some(connect(launched)?) };
     if let Some(key) = message.key {
         let folder = launched.folder.join(SENT);
@@ -297,6 +297,12 @@ pub fn send(
 /// transcript shows them as such.
 fn is_command(text: &str) -> bool {
     text.starts_with('/')
+}
+
+/// What is typed of a text. While Gemini offers commands that are like the one that was typed, a submitting key takes one
+/// of those, which may be `/clear`; once a space stands behind it, it offers none.
+fn spelt(agent: &str, text: &str) -> String {
+    if agent == "gemini" && is_command(text) { format!("{text} ") } else { text.to_owned() }
 }
 
 /// Whether a session that stood at its prompt has done something since: its transcript has changed, or it is at work, asks

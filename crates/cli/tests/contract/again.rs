@@ -184,3 +184,23 @@ fn claude_forks_under_a_name_of_its_own_and_takes_its_own_commands() {
         assert_eq!(act(&stage, &["status", text(id, "native_id")])["name"], name);
     }
 }
+
+/// Gemini offers what is like a command that is being typed, and a submitting key takes what it offers: `/clear`, say.
+#[test]
+fn gemini_runs_the_very_command_that_is_sent() {
+    let stage = Stage::new("gemini-commands");
+    let _gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let launched = act(&stage, &["launch", "gemini", "-p", "first words"]);
+    let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
+    stage.until("idle", "");
+    for command in ["/compress", "/status", "/zzz"] {
+        let sent = act(&stage, &["send", handle, command]);
+        assert_eq!(sent["outcome"], "sent", "{command}: {sent}");
+        stage.until("idle", "").has("native_id", id);
+    }
+    let typed = fs::read_to_string(stage.sandbox.home().join(".gemini/tmp/proj/logs.json")).expect("what was typed");
+    let typed: Value = serde_json::from_str(&typed).expect("JSON");
+    let typed: Vec<&str> = typed.as_array().expect("a list").iter().map(|t| text(t, "message")).collect();
+    assert_eq!(typed, ["first words", "/compress", "/status", "/zzz"]);
+    act(&stage, &["kill", handle]);
+}
