@@ -279,8 +279,8 @@ pub fn send(
     let mut pressed = Instant::now();
     let shown = until_shown(question, session, offset, &text, message.patience, || {
         // One that says it is at rest took the key for part of the paste. Where an agent says nothing
-        // the key is never pressed twice: it could answer a question.
-        if pressed.elapsed() > AGAIN && launched.says() == Some(State::Idle) {
+        // the key is never pressed twice: it could answer a question. Nor after a command, which may have opened a dialog.
+        if !is_command(&text) && pressed.elapsed() > AGAIN && launched.says() == Some(State::Idle) {
             client.input(b"\r")?;
             pressed = Instant::now();
         }

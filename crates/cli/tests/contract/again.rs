@@ -193,14 +193,20 @@ fn gemini_runs_the_very_command_that_is_sent() {
     let launched = act(&stage, &["launch", "gemini", "-p", "first words"]);
     let (handle, id) = (text(&launched, "handle"), text(&launched, "native_id"));
     stage.until("idle", "");
-    for command in ["/compress", "/status", "/zzz"] {
+    for command in ["/status", "/zzz", "/compress"] {
         let sent = act(&stage, &["send", handle, command]);
         assert_eq!(sent["outcome"], "sent", "{command}: {sent}");
         stage.until("idle", "").has("native_id", id);
     }
+    // What a command opens is for a person to answer: no key is pressed again.
+    let sent = stage.lariat().args(["send", handle, "/theme", "--when-idle", "--timeout", "5s", "--json"]);
+    let sent = stage.sandbox.world().run(&sent);
+    assert_eq!((sent.code(), &sent.json()["outcome"]), (5, &json!("typed")), "{sent:?}");
+    let shown = stage.sandbox.world().run(&stage.lariat().args(["logs", handle, "-n", "30"])).stdout;
+    assert!(shown.contains("Select Theme"), "{shown}");
     let typed = fs::read_to_string(stage.sandbox.home().join(".gemini/tmp/proj/logs.json")).expect("what was typed");
     let typed: Value = serde_json::from_str(&typed).expect("JSON");
     let typed: Vec<&str> = typed.as_array().expect("a list").iter().map(|t| text(t, "message")).collect();
-    assert_eq!(typed, ["first words", "/compress", "/status", "/zzz"]);
+    assert_eq!(typed, ["first words", "/status", "/zzz", "/compress", "/theme"]);
     act(&stage, &["kill", handle]);
 }
