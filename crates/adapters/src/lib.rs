@@ -34,7 +34,7 @@ pub mod tool;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_core::State;
+use lariat_core::{State, Time};
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
 use look::{Look, Places, Report};
@@ -130,6 +130,11 @@ pub trait Adapter: Send + Sync {
     /// Whether the terminal of a live agent shows that a person has put aside what its store still says that it asks.
     fn put_aside_in_output(&self, _ask: &lariat_core::Ask, _last: &[u8]) -> bool {
         false
+    }
+    /// Whether a command was submitted where this session's terminal is, since then, by the agent's own log of what is
+    /// typed; `None` where it keeps none or that cannot be read.
+    fn took_command(&self, _transcript: &Path, _since: Time) -> Option<bool> {
+        None
     }
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
     /// where that tells more than its exit and its store.

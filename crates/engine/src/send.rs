@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
-use lariat_core::{Session, State, Status};
+use lariat_core::{Session, State, Status, Time};
 use lariat_shim::client::{self, Client, ClientError};
 use lariat_shim::record;
 use lariat_shim::ring::Output;
 use lariat_shim::start::{self, StartError};
-use lariat_sys::durable;
+use lariat_sys::{clock, durable};
 use serde::{Deserialize, Serialize};
 
 use crate::acp;
@@ -231,7 +231,9 @@ pub fn send(
                 if is_mute(session.agent) && session.transcript.is_none() {
                     return Err(SendError::Typed(key.to_owned()));
                 }
-                let shown = until_shown(question, session, before.offset, &text, message.patience, || Ok(()))?;
+                let shown = until_shown(question, session, before.offset, &text, message.patience, || {
+                    Ok(is_command(&text) && has_stirred(question, session, before.offset))
+                })?;
                 return if shown { Ok(before.offset) } else { Err(SendError::Typed(key.to_owned())) };
             }
             None => {}
@@ -264,6 +266,7 @@ pub fn send(
         return sent.map(|()| offset).map_err(|lost| lost_mail(lost, &message));
     };
     let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
+    let since = Time(clock::now_ms());
     client.input(typed.as_bytes())?;
     // A program that is busy takes the paste late: the pause is one after it was taken.
     let pasted = Instant::now();
@@ -279,12 +282,15 @@ pub fn send(
     let mut pressed = Instant::now();
     let shown = until_shown(question, session, offset, &text, message.patience, || {
         // One that says it is at rest took the key for part of the paste. Where an agent says nothing
-        // the key is never pressed twice: it could answer a question. Nor after a command, which may have opened a dialog.
-        if !is_command(&text) && pressed.elapsed() > AGAIN && launched.says() == Some(State::Idle) {
+        // the key is never pressed twice: it could answer a question. Nor after a command, which may have opened a
+        // dialog, unless the agent's own log says that none was submitted.
+        let took = took_command(session, &text, since);
+        let lost = !is_command(&text) || took == Some(false);
+        if lost && pressed.elapsed() > AGAIN && launched.says() == Some(State::Idle) {
             client.input(b"\r")?;
             pressed = Instant::now();
         }
-        Ok(())
+        Ok(took.unwrap_or_else(|| is_command(&text) && has_stirred(question, session, offset)))
     })?;
     match shown {
         true => Ok(offset),
@@ -297,6 +303,12 @@ pub fn send(
 /// transcript shows them as such.
 fn is_command(text: &str) -> bool {
     text.starts_with('/')
+}
+
+/// Whether a command was submitted, where the agent's own log tells.
+fn took_command(session: &Session, text: &str, since: Time) -> Option<bool> {
+    let transcript = session.transcript.as_ref().filter(|_| is_command(text))?;
+    lariat_adapters::named(session.agent)?.took_command(transcript, since)
 }
 
 /// What is typed of a text. While Gemini offers commands that are like the one that was typed, a submitting key takes one
@@ -317,21 +329,23 @@ fn has_stirred(question: &Question, session: &Session, offset: u64) -> bool {
     !answer.partial && now.is_none_or(|now| now.live.is_some() && !takes_prompts(now))
 }
 
-/// Waits until the transcript shows a prompt; whether it does.
+/// Waits until the transcript shows a prompt, or it is known otherwise; whether it is.
 fn until_shown(
     question: &Question,
     session: &Session,
     offset: u64,
     text: &str,
     patience: Duration,
-    mut meanwhile: impl FnMut() -> io::Result<()>,
+    mut meanwhile: impl FnMut() -> io::Result<bool>,
 ) -> io::Result<bool> {
     let began = Instant::now();
     while began.elapsed() < patience {
-        if shows(question, session, offset, text) || is_command(text) && has_stirred(question, session, offset) {
+        if shows(question, session, offset, text) {
             return Ok(true);
         }
-        meanwhile()?;
+        if meanwhile()? {
+            return Ok(true);
+        }
         std::thread::sleep(Duration::from_millis(25));
     }
     Ok(false)

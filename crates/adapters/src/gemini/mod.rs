@@ -17,7 +17,7 @@ mod typed;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_core::{Ask as Asked, AskKind, State, Warning};
+use lariat_core::{Ask as Asked, AskKind, State, Time, Warning};
 use lariat_sys::file;
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
@@ -200,6 +200,10 @@ impl Adapter for Gemini {
     /// longer: it draws a prompt, takes that away, shows the conversation and says that it resumes, and whatever is typed until
     /// it has drawn its prompt again is lost. The word that it resumes is drawn many times over, and a look may
     /// come between any two bytes; so only the prompt after that word is a sign, and it stays one.
+    fn took_command(&self, transcript: &Path, since: Time) -> Option<bool> {
+        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(since))
+    }
+
     fn state_in_output(&self, last: &[u8], argv: &[String]) -> Option<State> {
         if compresses(last) {
             return Some(State::Busy);

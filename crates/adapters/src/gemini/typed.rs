@@ -164,6 +164,11 @@ impl Log {
         doc.root().is_array().then(|| Log(entries.collect()))
     }
 
+    /// Whether a command was typed since.
+    pub fn has_command(&self, since: Time) -> bool {
+        self.0.iter().any(|e| e.at >= since.0 && !matches!(e.what, What::Words(_)))
+    }
+
     /// Where a process is that was started with this id at that time.
     pub fn place(&self, first: &str, since: Time, sessions: &[Told<'_>]) -> Option<Place> {
         let own: Vec<&Entry> = self.0.iter().filter(|e| e.by == first && e.at >= since.0).collect();
