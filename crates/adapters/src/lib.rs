@@ -61,6 +61,11 @@ pub trait Adapter: Send + Sync {
     fn takes_for_its_own(&self, _places: &Places, _process: &Process) -> bool {
         true
     }
+    /// Whether a process is a server of its agent's, with sessions of anybody's below it: whoever needed one first has
+    /// it below itself.
+    fn hosts(&self, _process: &Process) -> bool {
+        false
+    }
     /// Whether lariat itself speaks for it to the command that the settings name
     /// ([`Ask::command`]), and so is the program that is started.
     fn is_spoken_for(&self) -> bool {

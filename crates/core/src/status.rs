@@ -397,6 +397,11 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
         (Turn::Over(Outcome::Well) | Turn::Never, Some(exit), _) => {
             (Status::Failed, Untrusted::new(format!("exited with {exit} after its last turn")))
         }
+        (Turn::Over(Outcome::Well), None, None) if e.left.is_some() => {
+            let left = e.left.unwrap_or(*i);
+            deciding.push(left);
+            (Status::Done, e.told(left))
+        }
         (Turn::Over(Outcome::Well), None, signal) => (Status::Done, by_signal("turn over", signal)),
         (Turn::Never, None, signal) => (Status::Done, by_signal("no turn was ever started", signal)),
     };

@@ -14,16 +14,18 @@
 //! By the same way an agent tells that its process goes on with another session:
 //! then the handle goes with it.
 
+use std::collections::HashSet;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Places;
-use lariat_adapters::{Ask as Asked, Decision};
+use lariat_adapters::{Adapter, Ask as Asked, Decision};
 use lariat_core::{Ask, Fact, Intent, Observation, Status, Time, Want, Witness};
 use lariat_shim::record::Process;
 use lariat_sys::point::point;
 use lariat_sys::process::Identity;
+use lariat_sys::scan::Table;
 use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
@@ -140,10 +142,28 @@ pub fn hear(question: &Question, folder: &Path) -> io::Result<()> {
     io::stdin().lock().take(LARGEST).read_to_string(&mut event)?;
     let launched = Launched::read(folder).map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
     let adapter = lariat_adapters::named(&launched.record.agent);
+    if adapter.is_some_and(is_hosted) {
+        return Ok(());
+    }
     match adapter.and_then(|a| a.moved(event.as_bytes())) {
         Some(native_id) => moved(&question.places, &launched, &native_id),
         None => wait(question, folder, event),
     }
+}
+
+/// Whether the one who speaks stands below a server: what a launched agent put into the background took its hooks along,
+/// and is a session of its own. What cannot be told is no.
+fn is_hosted(adapter: &dyn Adapter) -> bool {
+    let Ok(table) = Table::scan() else { return false };
+    let mut above = HashSet::new();
+    let mut at = table.get(std::os::unix::process::parent_id());
+    while let Some(process) = at.filter(|p| above.insert(p.pid)) {
+        if adapter.hosts(process) {
+            return true;
+        }
+        at = table.get(process.ppid);
+    }
+    false
 }
 
 /// The agent's process goes on with another session: the handle goes with it, and so

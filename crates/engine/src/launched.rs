@@ -425,7 +425,8 @@ impl Launched {
             {
                 let text = format!("process {} has moved on to another session", process.pid);
                 sighting.observations.push(seen(Fact::Note(text.into())));
-                return false;
+                // Where a person took it away from its process, that has no other session which could have the handle.
+                return sighting.observations.iter().any(|o| matches!(o.fact, Fact::Left(_)));
             }
             Ok(Some(process)) => {
                 let by = Untrusted::from("its shim started it");

@@ -22,6 +22,7 @@
 //! A session that a gateway runs has no process: its open run is ended through
 //! the gateway, by `stop` and `kill` alike, and the wish names the run.
 
+use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ use lariat_shim::start::StartError;
 use lariat_sys::clock;
 use lariat_sys::point::point;
 use lariat_sys::process::{Identity, is_gone};
-use lariat_sys::scan::ScanError;
+use lariat_sys::scan::{self, ScanError, Table};
 use lariat_sys::tree::{Survivor, Tree};
 
 use crate::acp;
@@ -147,6 +148,11 @@ fn wish_and_end(
             Err(e) if is_gone(&e) => None,
             Err(e) => return Err(StopError::Open(pid, e)),
         },
+        // Its session was taken away from it, and it lives: it is what else the handle means.
+        (Some(false), ..) => launched.as_ref().and_then(|l| l.process().ok().flatten()).and_then(|p| {
+            let (identity, _) = Identity::open(p.pid).ok()?;
+            (identity.start == p.start).then_some(identity)
+        }),
         _ => None,
     };
     if session.shared && held.is_some() {
@@ -275,8 +281,25 @@ fn tree(
     marks: Vec<(String, String)>,
 ) -> Tree {
     let (mut spared, aside) = launched::All::read(places).processes_but(handle);
-    spared.extend(others.iter().filter(|o| o.id.raw() != id).filter_map(|o| o.pid));
+    let others: Vec<&Session> = others.iter().map(|o| &**o).filter(|o| o.id.raw() != id).collect();
+    spared.extend(others.iter().filter_map(|o| o.pid));
+    spared.extend(hosts(&spared, &others));
     Tree { root, marks, spared, aside }
+}
+
+/// The servers that another session stands below, or may be about to: they are not this one's, though it may have needed
+/// them first.
+fn hosts(spared: &HashSet<u32>, others: &[&Session]) -> HashSet<u32> {
+    let Ok(table) = Table::scan() else { return HashSet::new() }; // without one nothing is ended
+    let agents: HashSet<&'static str> = others.iter().map(|o| o.agent).collect();
+    // One without a process may be between two.
+    let is_coming = |agent: &str| others.iter().any(|o| o.agent == agent && o.live.is_none() && o.pid.is_none());
+    let holds = |p: &scan::Process| table.descendants(p.pid).iter().any(|below| spared.contains(&below.pid));
+    let is_one = |p: &&scan::Process| {
+        let host = agents.iter().find(|agent| lariat_adapters::named(agent).is_some_and(|a| a.hosts(p)));
+        host.is_some_and(|agent| holds(p) || is_coming(agent))
+    };
+    table.iter().filter(is_one).map(|p| p.pid).collect()
 }
 
 fn copy(e: &io::Error) -> io::Error {
@@ -426,7 +449,10 @@ fn finish_with(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Resul
             let _act = Locks::of(places, Some(&handle), &id).and_then(|l| l.act());
             // Somebody may have started it again meanwhile.
             let swept = sweep(places, &id, sessions, read_launched(places, &handle).as_ref());
-            finished.push((id, swept));
+            // What is left may be what others need.
+            if !matches!(swept, Ok(Outcome::AlreadyGone)) {
+                finished.push((id, swept));
+            }
         }
     }
     for (id, outcome) in &finished {

@@ -40,6 +40,8 @@ pub enum Key {
     Up,
     /// Arrow down.
     Down,
+    /// Arrow left.
+    Left,
     /// Backspace.
     Backspace,
     /// Control and this letter.
@@ -55,6 +57,7 @@ impl Key {
             Self::BackTab => b"\x1b[Z".to_vec(),
             Self::Up => b"\x1b[A".to_vec(),
             Self::Down => b"\x1b[B".to_vec(),
+            Self::Left => b"\x1b[D".to_vec(),
             Self::Backspace => b"\x7f".to_vec(),
             Self::Ctrl(letter) => vec![letter.to_ascii_uppercase() as u8 & 0x1f],
         }

@@ -18,7 +18,7 @@ const PATIENCE: u32 = 86_400;
 /// The settings that make one launch tell a command.
 pub fn settings(hook: &str) -> String {
     let ask = json!([{"hooks": [{"type": "command", "command": hook, "timeout": PATIENCE}]}]);
-    let moved = json!([{"matcher": "clear|resume", "hooks": [{"type": "command", "command": hook}]}]);
+    let moved = json!([{"matcher": "clear|resume|fork", "hooks": [{"type": "command", "command": hook}]}]);
     json!({"hooks": {"PermissionRequest": ask, "SessionStart": moved}}).to_string()
 }
 

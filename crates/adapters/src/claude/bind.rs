@@ -8,13 +8,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use lariat_core::{Fact, Observation, Unbound, Witness};
 use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
 
 use super::registry::{self, Entry, Here, Holder, Job};
-use super::{NAME, Role, is_program, role, transcripts};
+use super::{NAME, Role, is_daemon, is_program, role, transcripts};
 use crate::agent_process as ap;
 use crate::look::{Bond, Look, Places, Report};
 use crate::strangers::Strangers;
@@ -34,8 +35,20 @@ pub struct Bound {
     pub daemon: bool,
     /// Processes that hold none yet: their person chooses which to go on with.
     pub choosing: Vec<Unbound>,
+    /// Those whose own session was moved to the background, which they show now.
+    pub viewers: Mutex<Vec<Unbound>>,
     /// Those of other users.
     pub strangers: Strangers,
+}
+
+impl Bound {
+    /// A process holds no session of its own any more.
+    pub fn shows_others(&self, process: &Process) {
+        let Some(Role::Session(run)) = role(process) else { return };
+        let why = "its session was moved to the background; it shows the sessions there";
+        let viewer = ap::unbound(NAME, vec![(process.clone(), run)], |_| why.to_owned());
+        self.viewers.lock().unwrap_or_else(PoisonError::into_inner).extend(viewer);
+    }
 }
 
 /// Binds processes to sessions.
@@ -101,9 +114,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
             Some(Role::Session(run)) if !taken.contains(&process.pid) && ours(process) => {
                 loose.push((process.clone(), run));
             }
-            Some(Role::Other) if !bound.daemon && process.arguments().any(|a| a == "daemon") => {
-                bound.daemon = ours(process);
-            }
+            Some(Role::Other) if !bound.daemon && is_daemon(process) => bound.daemon = ours(process),
             _ => {}
         }
     }

@@ -102,6 +102,8 @@ pub struct Transcript {
     pub left: bool,
     /// A person left it since the last turn began or ended.
     pub exited: bool,
+    /// A person moved it to the background, where it goes on under this id; and when.
+    pub goes_on_as: Option<(String, i64)>,
     cost_usd: Option<f64>,
     cost_tokens: Option<[u64; 4]>,
     /// Since when the exit's accounting counts: it goes on with that of the run before, unless that was killed.
@@ -271,6 +273,7 @@ impl Transcript {
         self.needs = None;
         self.left = false;
         self.exited = false;
+        self.goes_on_as = None;
         self.halted = false;
         self.blind = false;
     }
@@ -281,6 +284,7 @@ impl Transcript {
         self.calls.clear();
         self.left = false;
         self.exited = false;
+        self.goes_on_as = None;
         self.halted = false;
         self.blind = false;
     }
@@ -374,6 +378,7 @@ impl Fold for Transcript {
                 | b"timestamp"
                 | b"cwd"
                 | b"relocatedCwd"
+                | b"continuedInSessionId"
                 | b"forkedFrom"
                 | b"gitBranch"
                 | b"version"
@@ -439,7 +444,10 @@ impl Fold for Transcript {
             b"agent-name" => self.agent_name = kept("agentName"),
             b"ai-title" => self.other_title = kept("aiTitle"),
             b"summary" => self.other_title = kept("summary"),
-            b"continued-in" => self.left = true, // moved to the background under another id
+            b"continued-in" => {
+                self.left = true;
+                self.goes_on_as = kept("continuedInSessionId").zip(at);
+            }
             b"relocated" => self.moved_to = kept("relocatedCwd").or(self.moved_to.take()),
             _ => {}
         }
@@ -452,6 +460,7 @@ impl Fold for Transcript {
         self.calls.clear();
         self.left = false;
         self.exited = false;
+        self.goes_on_as = None;
         self.halted = false;
         self.cost_tokens = None;
         self.cost_usd = None;

@@ -19,6 +19,7 @@ pub mod talk;
 mod transcripts;
 
 use std::path::PathBuf;
+use std::sync::PoisonError;
 
 use lariat_sys::scan::Process;
 
@@ -86,6 +87,11 @@ fn role(process: &Process) -> Option<Role> {
     Some(if other { Role::Other } else { Role::Session(run) })
 }
 
+/// Whether a process is the background daemon, which starts a worker for each background session of the user's.
+fn is_daemon(process: &Process) -> bool {
+    role(process) == Some(Role::Other) && process.arguments().any(|a| a == "daemon")
+}
+
 /// Whether a file is a Claude Code, by its name or its place.
 fn is_program(file: &str) -> bool {
     PROGRAMS.contains(&ap::base(file)) || is_a_version(file) || PACKAGED.iter().any(|end| file.ends_with(end))
@@ -126,6 +132,7 @@ impl Adapter for Claude {
         sessions::tell(look, &bound, &mut report);
         // None of the sessions is theirs.
         report.unbound.append(&mut bound.choosing);
+        report.unbound.append(bound.viewers.get_mut().unwrap_or_else(PoisonError::into_inner));
         report.watch.push(look.places.claude.join("sessions"));
         report.watch.push(look.places.claude.join("projects"));
         report
@@ -137,6 +144,10 @@ impl Adapter for Claude {
 
     fn takes_for_its_own(&self, places: &Places, process: &Process) -> bool {
         role(process).is_some() && bind::uses_store(places, process)
+    }
+
+    fn hosts(&self, process: &Process) -> bool {
+        is_daemon(process)
     }
 
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
@@ -201,6 +212,11 @@ fn new_id() -> Result<String, String> {
 }
 
 fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Result<Plan, String> {
+    if let Some(flag) = ask.arguments.iter().find(|a| matches!(a.as_str(), "--bg" | "--background")) {
+        return Err(format!(
+            "{flag} would start another session than this one; what lariat launches is in the background"
+        ));
+    }
     if ask.headless {
         arguments.extend(["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned));
     }

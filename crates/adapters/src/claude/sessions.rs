@@ -277,6 +277,13 @@ fn sighting(
     let mut observations = bound.notes.get(&session).cloned().unwrap_or_default();
     let (path, seen) = stored.unzip();
     let transcript = seen.as_ref().and_then(Seen::transcript);
+    // Its terminal lives on and shows what is in the background; what it last said of itself is never renewed.
+    let moved = transcript.and_then(|t| t.goes_on_as.as_ref());
+    let moved = moved.filter(|(_, at)| bond.is_none_or(|b| ap::started(&b.process) <= Time(*at)));
+    if let Some(bond) = bond.filter(|_| moved.is_some()) {
+        bound.shows_others(&bond.process);
+    }
+    let bond = bond.filter(|_| moved.is_none());
     let entry = bond.and_then(|b| entries.iter().find(|(_, h)| h.is(b.process.pid)).map(|(e, _)| e));
     let known = entry.or_else(|| entries.first().map(|(e, _)| e));
     let recorded = transcript.and_then(|t| t.moved_to.as_deref().or(t.cwd.as_deref()));
@@ -296,7 +303,7 @@ fn sighting(
     // What an entry said that a killed process left behind is nothing of the one that is here, or of one that came since
     // and was left.
     let is_past = |e: &&Entry| e.state_at.zip(transcript).is_some_and(|(at, t)| t.was_left_by_one_since(at));
-    let speaks = if bond.is_some() { entry } else { known.filter(|e| !is_past(e)) };
+    let speaks = if bond.is_some() { entry } else { known.filter(|e| moved.is_none() && !is_past(e)) };
     if let Some((entry, state)) = speaks.and_then(|e| e.state.clone().map(|s| (e, s))) {
         let source = look.places.shown(&entry.path);
         observations.push(Observation::new(Witness::Registry, Fact::State(state)).at(entry.state_at).from(source));
@@ -327,7 +334,9 @@ fn sighting(
                 let began = known.and_then(|e| e.started);
                 let past = |t: &&Transcript| began.zip(t.updated).is_some_and(|(began, last)| began > last);
                 let by = transcript.filter(|t| open && !past(t));
-                observations.extend(by.and_then(|t| left(look, history, (&session, path), t, job)));
+                let left = by.and_then(|t| left(look, history, (&session, path), t, job));
+                let moved = moved.map(|(id, _)| store(Fact::Left(format!("moved to the background as {id}").into())));
+                observations.extend(moved.or(left));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Claude Code ended while something that it started goes on, and taken up again.
 
-use lariat_testkit::{DEADLINE, Exit, Signal, Terminal, agents::Claude, record::Store, wait_for};
+use lariat_testkit::{DEADLINE, Exit, Key, Signal, Terminal, agents::Claude, record::Store, wait_for};
 
 use super::asked;
 use crate::looks::{Row, Stage};
@@ -123,6 +123,72 @@ fn moved_to_the_background_by_a_person() {
     let look = stage.look();
     assert_eq!(look.live(), [new.id()]);
     look.row(row.id()).ended("done");
+}
+
+/// Waits until a terminal's session is shown ended, so, and another one lives that goes on with it.
+#[track_caller]
+fn moved(stage: &Stage, tui: &Terminal, old: &str, status: &str) -> Row {
+    tui.wait_for_text("Your conversation moved to the background", DEADLINE);
+    let new = wait_for("the one that goes on", DEADLINE, || {
+        let look = stage.look();
+        let new = look.rows.iter().find(|new| new.id() != old && new.0["live"] == true)?.clone();
+        (look.live() == [new.id()] && new.status() != "starting").then_some(new)
+    });
+    let look = stage.look();
+    let before = look.row(old).ended(status);
+    assert!(before.is(status, &format!("ended by a person: moved to the background as {}", new.id())), "{before}");
+    stage.agree(&before);
+    let [viewer] = look.unbound.as_slice() else { panic!("{:?}", look.unbound) };
+    assert_eq!(viewer["pid"], tui.pid(), "it shows what is there");
+    assert_ne!(new.0["pid"], tui.pid());
+    new
+}
+
+#[test]
+fn moved_to_the_background_by_a_key() {
+    let stage = Stage::new("tui-left-to-background");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let tui = claude.terminal(&AGENTS);
+    stage.until("idle", "no turn yet");
+    tui.submit("hello", DEADLINE);
+    claude.wait_for_transcript("echo: hello", DEADLINE);
+    let old = stage.until("idle", "turn over").held_by(tui.pid());
+    tui.press(Key::Left);
+    let new = moved(&stage, &tui, old.id(), "done");
+    // The person goes on with it in the same terminal, which another process works for.
+    tui.press(Key::Esc);
+    tui.wait_for_no_text("Your conversation moved to the background", DEADLINE);
+    tui.submit("HOLD here again", DEADLINE);
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_of(new.id(), "working", "").has("pid", new.0["pid"].clone());
+    stage.look().row(old.id()).ended("done");
+    // Taken up again where it was left, it is a session of its own.
+    let child = claude.headless("HOLD there once more", &["--resume", old.id()]);
+    stage.model.wait_for_hold("there", DEADLINE);
+    stage.until_of(old.id(), "working", "").held_by(child.pid());
+}
+
+#[test]
+fn moved_to_the_background_in_mid_turn() {
+    let stage = Stage::new("tui-left-in-mid-turn");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    stage.sandbox.run(["mkfifo", "pipe"]).expect_success();
+    let tui = claude.terminal(&AGENTS);
+    stage.until("idle", "no turn yet");
+    tui.submit("THEN here TOOL cat pipe", DEADLINE);
+    let old = stage.until("working", "running Bash cat pipe").held_by(tui.pid());
+    stage.until_runs(&["cat", "pipe"]);
+    tui.press(Key::Left);
+    tui.wait_for_text("Backgrounding after the current tool finishes", DEADLINE);
+    stage.sandbox.run(["sh", "-c", "echo > pipe"]).expect_success();
+    // What its terminal last said of itself is that it is busy, and it says nothing more.
+    let new = moved(&stage, &tui, old.id(), "stopped");
+    stage.model.wait_for_hold("here", DEADLINE);
+    stage.until_of(new.id(), "working", "");
+    tui.press(Key::Ctrl('c'));
+    tui.press(Key::Ctrl('c'));
+    assert_eq!(tui.wait(DEADLINE), Exit::Code(0));
+    stage.look().row(old.id()).ended("stopped");
 }
 
 #[test]
