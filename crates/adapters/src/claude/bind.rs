@@ -8,7 +8,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use lariat_core::{Fact, Observation, Unbound, Witness};
 use lariat_sys::process;
@@ -33,22 +32,10 @@ pub struct Bound {
     pub jobs: HashMap<String, Job>,
     /// Whether the background daemon runs, which may start a worker any moment.
     pub daemon: bool,
-    /// Processes that hold none yet: their person chooses which to go on with.
+    /// Processes that hold none: their person chooses which to go on with, or looks at those in the background.
     pub choosing: Vec<Unbound>,
-    /// Those whose own session was moved to the background, which they show now.
-    pub viewers: Mutex<Vec<Unbound>>,
     /// Those of other users.
     pub strangers: Strangers,
-}
-
-impl Bound {
-    /// A process holds no session of its own any more.
-    pub fn shows_others(&self, process: &Process) {
-        let Some(Role::Session(run)) = role(process) else { return };
-        let why = "its session was moved to the background; it shows the sessions there";
-        let viewer = ap::unbound(NAME, vec![(process.clone(), run)], |_| why.to_owned());
-        self.viewers.lock().unwrap_or_else(PoisonError::into_inner).extend(viewer);
-    }
 }
 
 /// Binds processes to sessions.
@@ -85,9 +72,8 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
     }));
     for (entry, mut holder) in held {
         if let Holder::Alive(process) = &holder {
-            if let Some(run) = chooses(&entry, process) {
+            if let Some((run, why)) = holds_none(&entry, process) {
                 taken.insert(process.pid);
-                let why = "its person is asked which session to go on with";
                 bound.choosing.extend(ap::unbound(NAME, vec![(process.clone(), run)], |_| why.to_owned()));
                 continue;
             }
@@ -161,6 +147,15 @@ fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, rep
         }
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.to_owned()));
+}
+
+/// Why a process that is registered with a session holds none, if so.
+fn holds_none(entry: &Entry, process: &Process) -> Option<(ap::Run, &'static str)> {
+    let parked = role(process).filter(|_| entry.parked).and_then(|role| match role {
+        Role::Session(run) => Some((run, "its session was moved to the background; it shows the sessions there")),
+        Role::Other => None,
+    });
+    parked.or_else(|| Some((chooses(entry, process)?, "its person is asked which session to go on with")))
 }
 
 /// Whether a process was told to go on with a session, and not with which: until a person has chosen, it says nothing of

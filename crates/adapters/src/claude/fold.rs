@@ -102,8 +102,8 @@ pub struct Transcript {
     pub left: bool,
     /// A person left it since the last turn began or ended.
     pub exited: bool,
-    /// A person moved it to the background, where it goes on under this id; and when.
-    pub goes_on_as: Option<(String, i64)>,
+    /// A person moved it to the background, where it goes on under this id.
+    pub goes_on_as: Option<String>,
     cost_usd: Option<f64>,
     cost_tokens: Option<[u64; 4]>,
     /// Since when the exit's accounting counts: it goes on with that of the run before, unless that was killed.
@@ -446,7 +446,7 @@ impl Fold for Transcript {
             b"summary" => self.other_title = kept("summary"),
             b"continued-in" => {
                 self.left = true;
-                self.goes_on_as = kept("continuedInSessionId").zip(at);
+                self.goes_on_as = kept("continuedInSessionId");
             }
             b"relocated" => self.moved_to = kept("relocatedCwd").or(self.moved_to.take()),
             _ => {}

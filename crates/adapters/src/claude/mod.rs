@@ -19,7 +19,6 @@ pub mod talk;
 mod transcripts;
 
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 use lariat_sys::scan::Process;
 
@@ -132,7 +131,6 @@ impl Adapter for Claude {
         sessions::tell(look, &bound, &mut report);
         // None of the sessions is theirs.
         report.unbound.append(&mut bound.choosing);
-        report.unbound.append(bound.viewers.get_mut().unwrap_or_else(PoisonError::into_inner));
         report.watch.push(look.places.claude.join("sessions"));
         report.watch.push(look.places.claude.join("projects"));
         report

@@ -35,6 +35,8 @@ const TICK: i64 = 10;
 pub struct Entry {
     /// A worker that is kept ready for whatever is asked next: nobody has begun that session.
     pub spare: bool,
+    /// Its session was moved to the background and goes on there; the rest of the entry stays as it was then.
+    pub parked: bool,
     pub path: PathBuf,
     pub pid: u32,
     pub session: String,
@@ -129,6 +131,7 @@ fn read(path: &Path) -> Result<Option<Entry>, String> {
     Ok(Some(Entry {
         path: path.to_owned(),
         spare: v.get("spare").is_true(),
+        parked: v.get("parkedJobId").some_str().is_some(),
         pid,
         session,
         cwd: text("cwd"),

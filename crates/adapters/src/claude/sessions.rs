@@ -277,13 +277,8 @@ fn sighting(
     let mut observations = bound.notes.get(&session).cloned().unwrap_or_default();
     let (path, seen) = stored.unzip();
     let transcript = seen.as_ref().and_then(Seen::transcript);
-    // Its terminal lives on and shows what is in the background; what it last said of itself is never renewed.
-    let moved = transcript.and_then(|t| t.goes_on_as.as_ref());
-    let moved = moved.filter(|(_, at)| bond.is_none_or(|b| ap::started(&b.process) <= Time(*at)));
-    if let Some(bond) = bond.filter(|_| moved.is_some()) {
-        bound.shows_others(&bond.process);
-    }
-    let bond = bond.filter(|_| moved.is_none());
+    // What its terminal last said of itself is never renewed.
+    let moved = transcript.and_then(|t| t.goes_on_as.as_ref()).filter(|_| bond.is_none());
     let entry = bond.and_then(|b| entries.iter().find(|(_, h)| h.is(b.process.pid)).map(|(e, _)| e));
     let known = entry.or_else(|| entries.first().map(|(e, _)| e));
     let recorded = transcript.and_then(|t| t.moved_to.as_deref().or(t.cwd.as_deref()));
@@ -335,7 +330,7 @@ fn sighting(
                 let past = |t: &&Transcript| began.zip(t.updated).is_some_and(|(began, last)| began > last);
                 let by = transcript.filter(|t| open && !past(t));
                 let left = by.and_then(|t| left(look, history, (&session, path), t, job));
-                let moved = moved.map(|(id, _)| store(Fact::Left(format!("moved to the background as {id}").into())));
+                let moved = moved.map(|id| store(Fact::Left(format!("moved to the background as {id}").into())));
                 observations.extend(moved.or(left));
             }
         }

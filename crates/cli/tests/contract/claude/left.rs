@@ -169,6 +169,23 @@ fn moved_to_the_background_by_a_key() {
 }
 
 #[test]
+fn moved_to_the_background_before_anything_was_said() {
+    let stage = Stage::new("tui-left-unused");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let tui = claude.terminal(&AGENTS);
+    let old = stage.until("idle", "no turn yet").held_by(tui.pid());
+    tui.press(Key::Left);
+    tui.wait_for_text("Your conversation moved to the background", DEADLINE);
+    let look = wait_for("the one that goes on", DEADLINE, || {
+        let look = stage.look();
+        (look.rows.len() == 1 && look.rows[0].id() != old.id() && look.rows[0].is("idle", "no turn yet"))
+            .then_some(look)
+    });
+    assert_ne!(look.rows[0].0["pid"], tui.pid());
+    assert_eq!(look.unbound.iter().map(|u| &u["pid"]).collect::<Vec<_>>(), [tui.pid()]);
+}
+
+#[test]
 fn moved_to_the_background_in_mid_turn() {
     let stage = Stage::new("tui-left-in-mid-turn");
     let claude = Claude::install(&stage.sandbox, &stage.model);
