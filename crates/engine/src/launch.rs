@@ -151,7 +151,7 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
         Err(e) => {
             start::journal(places, "launch", &order.agent, &e);
             // What would not end keeps its folder.
-            if start::take_back(&folder, &handle) {
+            if start::take_back(places, &folder, &handle) {
                 // Its shim writes down how that ended.
                 let _ = Launched::read(&folder).map(|launched| launched.as_ref().map(resume::let_leave));
                 #[expect(clippy::disallowed_methods, reason = "our own record of a launch that came to nothing")]

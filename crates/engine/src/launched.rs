@@ -241,7 +241,8 @@ impl Launched {
     /// Whether nothing on record says that it ended by itself, and nobody is about to
     /// write that down. A record that cannot be read may say so.
     pub fn could_be_cut_off(&self) -> bool {
-        let by_signal = |e: &record::Exit| e.signal.is_some() || e.code.is_some_and(|c| c > 128);
+        let by_signal =
+            |e: &record::Exit| e.signal.is_some() || e.code.is_some_and(|c| Exit::Code(c).signal().is_some());
         self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
     }
 
@@ -272,10 +273,8 @@ impl Launched {
     }
 
     /// Puts records of its last run that cannot be read aside: another run's take their places.
-    pub fn put_unread_aside(&self) {
-        for (name, _) in &self.unread {
-            let _ = records::put_aside(&self.folder.join(name)); // it stays a warning
-        }
+    pub fn put_unread_aside(&self) -> io::Result<()> {
+        self.unread.iter().try_for_each(|(name, _)| records::put_aside(&self.folder.join(name)))
     }
 
     fn is_unread(&self, name: &str) -> bool {

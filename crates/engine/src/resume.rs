@@ -256,7 +256,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
             let untouched = records::read_in(&folder).is_none_or(ours);
             // Whoever finds another in its place has started nothing.
             let nothing = matches!(error, LaunchError::Start(StartError::Held(_)));
-            if untouched && (nothing || start::take_back(&folder, &handle)) {
+            if untouched && (nothing || start::take_back(places, &folder, &handle)) {
                 // Its shim writes down how that ended; then what was there before takes its place.
                 let _ = Launched::read(&folder).map(|launched| launched.as_ref().map(let_leave));
                 put_back(&folder, kept, before);
@@ -364,7 +364,11 @@ fn put_back(folder: &Path, kept: Option<&Launched>, wish: Option<&Wish>) {
         let _ = std::fs::remove_dir_all(folder);
         return;
     };
-    let _ = record::forget_last_run(folder);
+    // What cannot be read may still be where it was.
+    let aside = Launched::read(folder).ok().flatten().map_or(Ok(()), |now| now.put_unread_aside());
+    if aside.is_ok() {
+        let _ = record::forget_last_run(folder);
+    }
     let _ = start::put(folder, &launched.record);
     if let Some(shim) = &launched.shim {
         let _ = record::put(folder, record::SHIM, shim);
@@ -372,7 +376,7 @@ fn put_back(folder: &Path, kept: Option<&Launched>, wish: Option<&Wish>) {
     if let Some(exit) = &launched.exit {
         let _ = record::put(folder, record::EXIT, exit);
     }
-    for (name, _) in &launched.unread {
+    for (name, _) in launched.unread.iter().filter(|(name, _)| !folder.join(name).exists()) {
         // What it said lies aside; that it was there, and cannot be read, stays so.
         let _ = record::put(folder, name, &());
     }

@@ -302,7 +302,8 @@ pub fn send(
 /// Whether a text is one of the commands that agents have for themselves, like `/compact`. They are no prompts, and no
 /// transcript shows them as such.
 fn is_command(text: &str) -> bool {
-    text.starts_with('/')
+    let word = text.strip_prefix('/').and_then(|rest| rest.split(char::is_whitespace).next());
+    word.is_some_and(|word| !word.is_empty() && !word.contains('/')) // else it begins with a path
 }
 
 /// Whether a command was submitted, where the agent's own log tells.
@@ -404,4 +405,15 @@ fn holds(path: &Path, offset: u64, text: &str) -> bool {
     let quoted = serde_json::to_string(text).unwrap_or_default();
     let within = quoted.trim_matches('"');
     [text, within].iter().any(|t| !t.is_empty() && memchr::memmem::find(since, t.as_bytes()).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_command;
+
+    #[test]
+    fn a_path_is_no_command() {
+        assert!(["/compact", "/model opus", "/mcp__x__y", "/a:b c/d"].into_iter().all(is_command));
+        assert!(!["", "/", "/ x", "compact", "/home/dev/x.rs does not build", "//"].into_iter().any(is_command));
+    }
 }

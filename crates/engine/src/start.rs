@@ -38,6 +38,7 @@ use crate::launched::{All, Launched, Record};
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
 use crate::sockets;
+use crate::stop;
 use crate::worktree::WorktreeError;
 
 /// How long an agent may take to show its id.
@@ -323,7 +324,7 @@ impl Start<'_> {
         if self.verb == "resume"
             && let Ok(Some(before)) = Launched::read(folder)
         {
-            before.put_unread_aside();
+            before.put_unread_aside().map_err(files(folder))?;
         }
         record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
         point("launch.stored");
@@ -564,12 +565,14 @@ fn last_words(folder: &Path) -> String {
 }
 
 /// Ends what a start that came to nothing left behind; whether all of it is gone.
-pub(crate) fn take_back(folder: &Path, handle: &str) -> bool {
+pub(crate) fn take_back(places: &Places, folder: &Path, handle: &str) -> bool {
     let launched = Launched::read(folder).ok().flatten();
+    // An earlier run of it may have been the first to need what others need.
+    let Ok(spared) = stop::hosts(places, "", &HashSet::new()) else { return false };
     let tree = Tree {
         root: launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into()),
         marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],
-        spared: HashSet::new(),
+        spared,
         aside: HashSet::new(),
     };
     let house = launched.map(|l| l.house()).unwrap_or_default();

@@ -26,6 +26,7 @@ use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
+use lariat_adapters::Adapter;
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::remote::Remote;
 use lariat_core::{Intent, Session, Time, Want};
@@ -148,11 +149,12 @@ fn wish_and_end(
             Err(e) if is_gone(&e) => None,
             Err(e) => return Err(StopError::Open(pid, e)),
         },
-        // Its session was taken away from it, and it lives: it is what else the handle means.
-        (Some(false), ..) => launched.as_ref().and_then(|l| l.process().ok().flatten()).and_then(|p| {
-            let (identity, _) = Identity::open(p.pid).ok()?;
-            (identity.start == p.start).then_some(identity)
-        }),
+        // Its session was taken away from it, and it lives and has no other: it is what else the handle means.
+        (Some(false), ..) => {
+            let agent = launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| Identity::from(s.agent.clone()));
+            let here = agent.and_then(|agent| agent.here().ok().flatten()).map(|(identity, _)| identity);
+            here.filter(|i| !others.iter().any(|o| o.pid == Some(i.pid)))
+        }
         _ => None,
     };
     if session.shared && held.is_some() {
@@ -279,27 +281,35 @@ fn tree(
     others: &[Box<Session>],
     root: Option<Identity>,
     marks: Vec<(String, String)>,
-) -> Tree {
+) -> Result<Tree, ScanError> {
     let (mut spared, aside) = launched::All::read(places).processes_but(handle);
-    let others: Vec<&Session> = others.iter().map(|o| &**o).filter(|o| o.id.raw() != id).collect();
-    spared.extend(others.iter().filter_map(|o| o.pid));
-    spared.extend(hosts(&spared, &others));
-    Tree { root, marks, spared, aside }
+    spared.extend(others.iter().filter(|o| o.id.raw() != id).filter_map(|o| o.pid));
+    let hosts = hosts(places, id, &spared)?;
+    spared.extend(hosts);
+    Ok(Tree { root, marks, spared, aside })
 }
 
-/// The servers that another session stands below, or may be about to: they are not this one's, though it may have needed
-/// them first.
-fn hosts(spared: &HashSet<u32>, others: &[&Session]) -> HashSet<u32> {
-    let Ok(table) = Table::scan() else { return HashSet::new() }; // without one nothing is ended
-    let agents: HashSet<&'static str> = others.iter().map(|o| o.agent).collect();
+/// The servers that others need: their sessions stand below one, though this one may have needed it first. One is ended only
+/// where it can be shown that nobody does.
+pub(crate) fn hosts(places: &Places, id: &str, spared: &HashSet<u32>) -> Result<HashSet<u32>, ScanError> {
+    let table = Table::scan()?;
+    let adapters = lariat_adapters::all();
+    let host = |p: &scan::Process| adapters.iter().copied().find(|a| a.hosts(p));
+    let servers: Vec<_> = table.iter().filter_map(|p| Some((p, host(p)?))).collect();
+    if servers.is_empty() {
+        return Ok(HashSet::new());
+    }
+    // Looked at now: a session may have come since.
+    let now = list(Question { scope: Scope::Live, ..Question::of(places) });
+    let others: Vec<_> = now.listing.sessions.iter().filter(|o| o.id.raw() != id).collect();
     // One without a process may be between two.
     let is_coming = |agent: &str| others.iter().any(|o| o.agent == agent && o.live.is_none() && o.pid.is_none());
-    let holds = |p: &scan::Process| table.descendants(p.pid).iter().any(|below| spared.contains(&below.pid));
-    let is_one = |p: &&scan::Process| {
-        let host = agents.iter().find(|agent| lariat_adapters::named(agent).is_some_and(|a| a.hosts(p)));
-        host.is_some_and(|agent| holds(p) || is_coming(agent))
+    let is_anothers = |pid: u32| spared.contains(&pid) || others.iter().any(|o| o.pid == Some(pid));
+    let is_needed = |(p, adapter): &(&scan::Process, &dyn Adapter)| {
+        let seen = !now.partial && adapter.takes_for_its_own(places, p);
+        !seen || is_coming(adapter.name()) || table.descendants(p.pid).iter().any(|below| is_anothers(below.pid))
     };
-    table.iter().filter(is_one).map(|p| p.pid).collect()
+    Ok(servers.into_iter().filter(is_needed).map(|(p, _)| p.pid).collect())
 }
 
 fn copy(e: &io::Error) -> io::Error {
@@ -346,7 +356,7 @@ fn end(
     marks.extend(session.handle.iter().map(|h| (lariat_shim::MARK.to_owned(), h.clone())));
     let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();
     let house = session.handle.as_ref().and_then(|h| read_launched(places, h)).map(|l| l.house()).unwrap_or_default();
-    let tree = tree(places, session.id.raw(), session.handle.as_deref(), others, Some(root.clone()), marks);
+    let tree = tree(places, session.id.raw(), session.handle.as_deref(), others, Some(root.clone()), marks)?;
     let mut ended = tree.end_in(&house, gentle, how.grace)?;
     if ended.survivors.is_empty() && matches!(root.is_alive(), Ok(true)) {
         ended.survivors.push(Survivor { pid: root.pid, comm: session.agent.to_owned(), refused: false });
@@ -367,7 +377,7 @@ fn sweep(
     let Some(launched) = launched.filter(|l| l.shim.is_some() && is_over(l)) else { return Ok(Outcome::AlreadyGone) };
     let handle = &launched.record.launch.handle;
     let marks = vec![(lariat_shim::MARK.to_owned(), handle.clone())];
-    let tree = tree(places, id, Some(handle), others, None, marks);
+    let tree = tree(places, id, Some(handle), others, None, marks)?;
     let ended = tree.end_in(&launched.house(), &[], Duration::ZERO)?;
     Ok(match (ended.survivors.is_empty(), ended.gone.is_empty()) {
         (false, _) => Outcome::Survived(ended.survivors),

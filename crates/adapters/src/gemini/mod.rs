@@ -195,15 +195,15 @@ impl Adapter for Gemini {
         doc.root().get("session_id").some_str().filter(|_| init).map(str::to_owned)
     }
 
+    fn took_command(&self, transcript: &Path, since: Time) -> Option<bool> {
+        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(since))
+    }
+
     /// Its title: `◇  Ready`, also while it compresses, `✦  Working…` or the subject of its thought, `✋  Action
     /// Required`. The first one is set before it listens, and means nothing. One that was told to resume is deaf for
     /// longer: it draws a prompt, takes that away, shows the conversation and says that it resumes, and whatever is typed until
     /// it has drawn its prompt again is lost. The word that it resumes is drawn many times over, and a look may
     /// come between any two bytes; so only the prompt after that word is a sign, and it stays one.
-    fn took_command(&self, transcript: &Path, since: Time) -> Option<bool> {
-        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(since))
-    }
-
     fn state_in_output(&self, last: &[u8], argv: &[String]) -> Option<State> {
         if compresses(last) {
             return Some(State::Busy);

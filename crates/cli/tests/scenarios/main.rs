@@ -66,6 +66,7 @@ mod registered;
 mod resuming;
 mod runtime_gone;
 mod scripted;
+mod servers;
 mod stopping;
 mod strangers;
 mod subscribers;

@@ -70,6 +70,21 @@ fn an_end_that_cannot_be_read_hides_no_handle_and_is_no_reason_to_come_back() {
 }
 
 #[test]
+fn what_cannot_be_read_is_kept_however_early_a_start_fails() {
+    let sandbox = Sandbox::new("torn-early");
+    let (handle, folder, pid) = launched(&sandbox);
+    let agent = sandbox.processes().into_iter().find(|p| i64::from(p.pid) == pid).expect("it lives");
+    assert!(agent.signal(Signal::KILL));
+    wait_until("its end is on record", DEADLINE, || folder.join("exit.json").exists());
+    tear(&folder.join("exit.json"));
+    fs::remove_file(folder.join("intent.json")).expect("a wish"); // else nothing is put back so early
+    let again = ask(&sandbox, &["resume", &handle, "--", "--bg"]);
+    assert!(again.code() != 0 && again.stderr.contains("--bg"), "{again:?}");
+    assert_eq!(fs::read_to_string(folder.join("exit.json.0.unreadable")).expect("kept"), "{");
+    assert_eq!(status(&sandbox, &handle)["restorable"], false);
+}
+
+#[test]
 fn who_holds_it_is_known_by_others_if_its_shim_s_record_cannot_be_read() {
     let sandbox = Sandbox::new("torn-shim");
     let (handle, folder, pid) = launched(&sandbox);
