@@ -42,6 +42,8 @@ const PAUSE: Duration = Duration::from_millis(120);
 const SENT: &str = "sent";
 /// When a key that had no effect is pressed again.
 const AGAIN: Duration = Duration::from_millis(1500);
+/// How often it is looked at whether a command has done something.
+const LOOKS: Duration = Duration::from_millis(250);
 /// How long a program may take to show that it took a paste.
 const TAKEN: Duration = Duration::from_secs(2);
 /// How long another one that takes over may take until it answers.
@@ -231,8 +233,9 @@ pub fn send(
                 if is_mute(session.agent) && session.transcript.is_none() {
                     return Err(SendError::Typed(key.to_owned()));
                 }
+                let mut looked = Instant::now();
                 let shown = until_shown(question, session, before.offset, &text, message.patience, || {
-                    Ok(is_command(&text) && has_stirred(question, session, before.offset))
+                    Ok(is_command(&text) && has_stirred(question, session, before.offset, &mut looked))
                 })?;
                 return if shown { Ok(before.offset) } else { Err(SendError::Typed(key.to_owned())) };
             }
@@ -279,7 +282,7 @@ pub fn send(
     if mute && session.transcript.is_none() {
         return Err(SendError::Blind);
     }
-    let mut pressed = Instant::now();
+    let (mut pressed, mut looked) = (Instant::now(), Instant::now());
     let shown = until_shown(question, session, offset, &text, message.patience, || {
         // One that says it is at rest took the key for part of the paste. Where an agent says nothing
         // the key is never pressed twice: it could answer a question. Nor after a command, which may have opened a
@@ -290,7 +293,7 @@ pub fn send(
             client.input(b"\r")?;
             pressed = Instant::now();
         }
-        Ok(took.unwrap_or_else(|| is_command(&text) && has_stirred(question, session, offset)))
+        Ok(took.unwrap_or_else(|| is_command(&text) && has_stirred(question, session, offset, &mut looked)))
     })?;
     match shown {
         true => Ok(offset),
@@ -319,13 +322,17 @@ fn spelt(agent: &str, text: &str) -> String {
 }
 
 /// Whether a session that stood at its prompt has done something since: its transcript has changed, or it is at work, asks
-/// something, or has gone on to another session.
-fn has_stirred(question: &Question, session: &Session, offset: u64) -> bool {
+/// something, or has gone on to another session. `looked` is when all that was last looked at: each look costs.
+fn has_stirred(question: &Question, session: &Session, offset: u64, looked: &mut Instant) -> bool {
     let changed = |t: &PathBuf| peek::end(session.agent, t).is_ok_and(|end| end != offset);
     if session.transcript.as_ref().is_some_and(changed) {
         return true;
     }
+    if looked.elapsed() < LOOKS {
+        return false;
+    }
     let answer = list(Question { scope: Scope::Live, agent: Some(session.agent), ..question.clone() });
+    *looked = Instant::now();
     let now = answer.listing.sessions.iter().find(|s| s.id == session.id);
     !answer.partial && now.is_none_or(|now| now.live.is_some() && !takes_prompts(now))
 }
