@@ -39,7 +39,7 @@ fn one_is_left_to_who_is_coming_up_and_ends_where_nobody_is() {
     let claude = ClaudeStore::of(&sandbox);
     let server = daemon(&sandbox, &[("CLAUDE_CODE_SESSION_ID", &id(1))]);
     let worker =
-        Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").env("CLAUDE_CODE_SESSION_ID", &id(1)));
+        Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").env("CLAUDE_CODE_SESSION_ID", id(1)));
     drop(claude.register(&worker, &id(2)).says("busy"));
     for round in 0..2 {
         let agent = sandbox.lookalike("claude", &[]);
