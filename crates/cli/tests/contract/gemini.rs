@@ -310,10 +310,9 @@ fn launched_headless_a_result_and_not_the_exit_code_is_success() {
     act(&stage, &["kill", &handle, "--json"]);
 
     // Refused: it exits with the rest of 401, which is not 128 and a signal. Nobody has cut that off.
-    let (handle, third, _) = launch(&stage, &["--headless", "-p", "FAIL 401"]);
-    act(&stage, &["wait", &handle, "--until", "done", "--timeout", "60s", "--json"]);
-    let row = stage.look().row(&third).ended("failed");
-    row.has("exit", json!({"code": 145})).has("restorable", false);
+    let (_, third, _) = launch(&stage, &["--headless", "-p", "FAIL 401"]);
+    let row = stage.until_look("it was refused", |look| look.find(&third).filter(|r| r.0["live"] == false).cloned());
+    row.ended("failed").has("exit", json!({"code": 145})).has("restorable", false);
 }
 
 #[test]
