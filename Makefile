@@ -62,7 +62,9 @@ page:
 agents: agents/node_modules/.installed agents/openclaw/node_modules/.installed
 agents/node_modules/.installed: agents/package-lock.json
 	@scripts/need node=nodejs npm=npm
-	cd agents && npm install --no-save --no-audit --no-fund --loglevel=error
+	@# Some run once as they are installed, and would settle in this user's home.
+	cd agents && own=$$(mktemp -d) && XDG_CACHE_HOME=$$own XDG_CONFIG_HOME=$$own XDG_DATA_HOME=$$own XDG_STATE_HOME=$$own \
+		npm install --no-save --no-audit --no-fund --loglevel=error && rm -r $$own
 	@touch $@
 
 # OpenClaw apart: it brings the Node that it needs, and its scripts, which the gateway
