@@ -136,6 +136,11 @@ pub trait Adapter: Send + Sync {
     fn put_aside_in_output(&self, _ask: &lariat_core::Ask, _last: &[u8]) -> bool {
         false
     }
+    /// Whether the terminal of a live agent shows another place than the session of this title, by all that it wrote
+    /// there: what is typed then is not said in that session. `argv` is what it was started with.
+    fn is_elsewhere_in_output(&self, _all: &[u8], _title: Option<&str>, _argv: &[String]) -> bool {
+        false
+    }
     /// Whether a command was submitted where this session's terminal is, since then, by the agent's own log of what is
     /// typed; `None` where it keeps none or that cannot be read.
     fn took_command(&self, _transcript: &Path, _since: Time) -> Option<bool> {

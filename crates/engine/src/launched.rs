@@ -16,7 +16,6 @@ use lariat_adapters::settings::Described;
 use lariat_adapters::{Adapter, Ask, described};
 use lariat_core::{Exit, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Want, Warning, Witness};
 use lariat_shim::record::{self, Launch, Shim};
-use lariat_shim::ring::Output;
 use lariat_sys::cgroup::{self, Cgroup};
 use lariat_sys::point::point;
 use lariat_sys::process::{Identity, Stat};
@@ -34,8 +33,6 @@ use crate::start;
 pub const AFTERMATH: i64 = 10_000;
 /// How long after its start an agent may still be about to take up its prompt.
 const TAKING_UP: i64 = 15_000;
-/// How much of a terminal's output is looked at first for what its agent says of itself.
-const FIRST_LOOK: u64 = 64 << 10;
 /// What is said of one that its agent had stored, and has not now.
 const DELETED: &str = "it is in its agent's store no longer";
 /// How long one look waits for exits that are being written down, all of them together.
@@ -495,65 +492,8 @@ impl Launched {
         self.adapter().is_some_and(|a| a.takes_for_its_own(places, process))
     }
 
-    fn adapter(&self) -> Option<&'static dyn Adapter> {
+    pub(crate) fn adapter(&self) -> Option<&'static dyn Adapter> {
         lariat_adapters::named(&self.record.agent)
-    }
-
-    /// What its output tells of a turn that was open when it ended, and that its store may not show.
-    fn was_cut_off(&self) -> Option<Fact> {
-        if !self.record.launch.headless {
-            let at_work = self.says().filter(|state| matches!(state, State::Busy | State::Waiting(_)));
-            return at_work.map(|_| Fact::State(State::Busy));
-        }
-        let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
-        let cut_off = self.adapter()?.finished_in_output(&last) == Some(false);
-        cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
-    }
-
-    /// What its agent says of itself on its terminal, now or when it ended.
-    pub fn says(&self) -> Option<State> {
-        if self.record.launch.headless {
-            return None;
-        }
-        let adapter = self.adapter()?;
-        let output = Output::open(&self.folder).ok()?;
-        let mut most = FIRST_LOOK;
-        loop {
-            let last = self.last_of_this_run(&output, most)?;
-            let said = adapter.state_in_output(&last, &self.record.launch.argv);
-            if said.is_some() || (last.len() as u64) < most {
-                return said;
-            }
-            most *= 4;
-        }
-    }
-
-    /// What its agent asks on its terminal before it listens to anything else.
-    fn asks(&self) -> Option<lariat_core::Ask> {
-        let adapter = self.adapter().filter(|_| !self.record.launch.headless)?;
-        let last = self.last_of_this_run(&Output::open(&self.folder).ok()?, FIRST_LOOK)?;
-        adapter.asks_in_output(&last)
-    }
-
-    /// Takes what a person has put aside on its terminal for no question any more.
-    fn put_aside(&self, observations: &mut [Observation]) {
-        let Some(adapter) = self.adapter().filter(|_| !self.record.launch.headless) else { return };
-        for seen in observations {
-            let Fact::Asks(ask) = &seen.fact else { continue };
-            let last = Output::open(&self.folder).ok().and_then(|o| self.last_of_this_run(&o, FIRST_LOOK));
-            if last.is_some_and(|last| adapter.put_aside_in_output(ask, &last)) {
-                seen.fact = Fact::Note(format!("{}, which was put aside on its terminal", ask.reason().raw()).into());
-            }
-        }
-    }
-
-    /// The last bytes of its terminal, without those of an earlier run: a resumed agent goes on in the same files.
-    fn last_of_this_run(&self, output: &Output, most: u64) -> Option<Vec<u8>> {
-        let mut last = output.tail(most).ok()?;
-        let from = self.shim.as_ref().map_or(0, |s| s.output_from);
-        let earlier = usize::try_from(from.saturating_sub(last.at)).unwrap_or(usize::MAX);
-        last.bytes.drain(..earlier.min(last.bytes.len()));
-        Some(last.bytes)
     }
 
     /// A sighting by the shim alone, for an agent that has recorded nothing yet; or `unread` says why nothing of it could

@@ -40,6 +40,7 @@ pub mod prices;
 pub mod records;
 pub mod restore;
 pub mod resume;
+mod says;
 pub mod send;
 pub mod series;
 pub mod sockets;

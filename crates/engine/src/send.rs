@@ -248,6 +248,7 @@ pub fn send(
         Status::Waiting => return Err(SendError::Blocked(session.reason.row())),
         status => return Err(SendError::Busy(status.word())),
     }
+    until_there(launched, session, message.patience)?;
     let typed = keys(launched, mute, &spelt(session.agent, &text))?;
     let client = if acp::is_owned(session.agent) { None } else { Some(connect(launched)?) };
     if let Some(key) = message.key {
@@ -300,6 +301,20 @@ pub fn send(
         false if is_command(&text) => Err(SendError::Command(message.patience)),
         false => Err(SendError::Stalled(message.patience)),
     }
+}
+
+/// Waits until the terminal shows the session that is meant.
+fn until_there(launched: &Launched, session: &Session, patience: Duration) -> Result<(), SendError> {
+    let began = Instant::now();
+    while launched.shows_another_place(session) {
+        if began.elapsed() > patience {
+            let why =
+                "its terminal does not show this session, so nothing was typed; `lariat attach` shows what it does";
+            return Err(SendError::Refused(why.into()));
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    Ok(())
 }
 
 /// Whether a text is one of the commands that agents have for themselves, like `/compact`. They are no prompts, and no
@@ -388,7 +403,9 @@ fn is_taken(launched: &Launched, from: u64, text: &str) -> bool {
         return !piece.bytes.is_empty();
     }
     let start = word.char_indices().nth(16).map_or(word, |(end, _)| &word[..end]);
-    piece.bytes.windows(start.len()).any(|w| w == start.as_bytes())
+    // Not within a word that it would have drawn anyway. (What is drawn before it may be a colour, which ends in a letter.)
+    let ends = |at: usize| piece.bytes.get(at + start.len()).is_none_or(|b| !b.is_ascii_alphabetic());
+    memchr::memmem::find_iter(&piece.bytes, start).any(|at| start.len() < word.len() || ends(at))
 }
 
 /// Whether the transcript shows this prompt since an offset.

@@ -204,6 +204,17 @@ impl Adapter for OpenCode {
         doc.root().get("sessionID").str().filter(|id| is_id(id)).map(str::to_owned)
     }
 
+    /// It sets its terminal's title: to its own name at home and while a session has no title, else to that of the
+    /// session. One that forks stands at home until the copy is made, which has a title from the start; what is typed
+    /// there begins another session, or is lost on the way.
+    fn is_elsewhere_in_output(&self, all: &[u8], title: Option<&str>, argv: &[String]) -> bool {
+        const AT_A_SESSION: &[u8] = b"\x1b]0;OC | ";
+        let last = memchr::memmem::rfind(all, b"\x1b]0;").map(|at| &all[at..]);
+        let is_home = last.is_some_and(|last| last.starts_with(b"\x1b]0;OpenCode\x07"));
+        let forks = || argv.iter().any(|a| a == "--fork") && memchr::memmem::find(all, AT_A_SESSION).is_none();
+        is_home && (title.is_some() || forks())
+    }
+
     /// A terminal that is asked to end aborts its turn and writes that down; a run
     /// dies of any signal and writes nothing.
     fn gentle(&self) -> &'static [Signal] {
@@ -281,6 +292,24 @@ fn new_id() -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_at_home_shows_no_session_that_has_a_title() {
+        let at = |all: &str, title, argv: &str| {
+            let argv: Vec<String> = argv.split(' ').map(str::to_owned).collect();
+            OpenCode.is_elsewhere_in_output(all.as_bytes(), title, &argv)
+        };
+        let (home, there) = ("\x1b]0;OpenCode\x07 \x1b[2J", "\x1b]0;OC | Fix it\x07 \x1b[2J");
+        assert!(at(home, Some("Fix it"), "opencode"));
+        assert!(at(&format!("{there}{home}"), Some("Fix it"), "opencode"));
+        assert!(!at(&format!("{home}{there}"), Some("Fix it"), "opencode"));
+        assert!(!at(home, None, "opencode --session ses_1"), "it has no title yet");
+        assert!(!at("", Some("Fix it"), "opencode"), "it sets none");
+        assert!(!at(&format!("{home}\x1b]0;\x07"), Some("Fix it"), "opencode"), "it was told to set none");
+        assert!(at(home, None, "opencode --session ses_1 --fork"));
+        assert!(!at(&format!("{home}{there}"), None, "opencode --session ses_1 --fork"));
+        assert!(!at(&format!("{there}{home}"), None, "opencode --session ses_1 --fork"), "another one, begun there");
+    }
 
     #[test]
     fn what_a_process_is() {

@@ -100,6 +100,16 @@ fn a_terminal_without_a_prompt_takes_what_is_sent() {
     let told = act(&stage, &["send", text(&launched, "handle"), "say", "something", "--wait", "--json"]);
     assert_eq!((&told["outcome"], &told["status"]), (&"sent".into(), &"idle".into()), "{told}");
     assert_eq!(told["reply"], "echo: say something", "{told}");
+    // At home it shows no session, and would begin another.
+    stage.until_look("its title", |look| look.rows.iter().find(|row| row.0["title"] == "Scripted title").cloned());
+    let sent = |words: &str| {
+        let words = ["send", text(&launched, "handle"), words, "--timeout", "3s", "--json"];
+        stage.sandbox.world().run(&stage.lariat().args(words))
+    };
+    sent("/new");
+    let lost = sent("and again");
+    assert_eq!((lost.code(), &lost.json()["outcome"]), (3, &"refused".into()), "{lost:?}");
+    assert!(stage.model.requests().iter().all(|r| r.prompt != "and again"));
     act(&stage, &["kill", text(&launched, "handle"), "--json"]);
     stage.now().ended("stopped").has("native_id", id);
     nothing_is_left(&stage);

@@ -1,0 +1,80 @@
+//! What a launched agent says in its output: on its terminal, or, of a headless one, in its files.
+//!
+//! The last of it is read, and the agent's adapter knows what it means. It counts only where the agent's store does not
+//! tell: what a program draws is no record.
+
+use lariat_core::{Fact, Observation, Session, State, Turn, Untrusted};
+use lariat_shim::ring::Output;
+use lariat_sys::file;
+
+use crate::launched::Launched;
+
+/// How much of a terminal's output is looked at first for what its agent says of itself.
+const FIRST_LOOK: u64 = 64 << 10;
+
+impl Launched {
+    /// What its output tells of a turn that was open when it ended, and that its store may not show.
+    pub(crate) fn was_cut_off(&self) -> Option<Fact> {
+        if !self.record.launch.headless {
+            let at_work = self.says().filter(|state| matches!(state, State::Busy | State::Waiting(_)));
+            return at_work.map(|_| Fact::State(State::Busy));
+        }
+        let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
+        let cut_off = self.adapter()?.finished_in_output(&last) == Some(false);
+        cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
+    }
+
+    /// What its agent says of itself on its terminal, now or when it ended.
+    pub fn says(&self) -> Option<State> {
+        if self.record.launch.headless {
+            return None;
+        }
+        let adapter = self.adapter()?;
+        let output = Output::open(&self.folder).ok()?;
+        let mut most = FIRST_LOOK;
+        loop {
+            let last = self.last_of_this_run(&output, most)?;
+            let said = adapter.state_in_output(&last, &self.record.launch.argv);
+            if said.is_some() || (last.len() as u64) < most {
+                return said;
+            }
+            most *= 4;
+        }
+    }
+
+    /// What its agent asks on its terminal before it listens to anything else.
+    pub(crate) fn asks(&self) -> Option<lariat_core::Ask> {
+        let adapter = self.adapter().filter(|_| !self.record.launch.headless)?;
+        let last = self.last_of_this_run(&Output::open(&self.folder).ok()?, FIRST_LOOK)?;
+        adapter.asks_in_output(&last)
+    }
+
+    /// Whether its terminal shows another place than this session.
+    pub fn shows_another_place(&self, session: &Session) -> bool {
+        let Some(adapter) = self.adapter().filter(|_| !self.record.launch.headless) else { return false };
+        let all = Output::open(&self.folder).ok().and_then(|output| self.last_of_this_run(&output, u64::MAX));
+        let title = session.title.as_ref().map(Untrusted::raw);
+        all.is_some_and(|all| adapter.is_elsewhere_in_output(&all, title, &self.record.launch.argv))
+    }
+
+    /// Takes what a person has put aside on its terminal for no question any more.
+    pub(crate) fn put_aside(&self, observations: &mut [Observation]) {
+        let Some(adapter) = self.adapter().filter(|_| !self.record.launch.headless) else { return };
+        for seen in observations {
+            let Fact::Asks(ask) = &seen.fact else { continue };
+            let last = Output::open(&self.folder).ok().and_then(|o| self.last_of_this_run(&o, FIRST_LOOK));
+            if last.is_some_and(|last| adapter.put_aside_in_output(ask, &last)) {
+                seen.fact = Fact::Note(format!("{}, which was put aside on its terminal", ask.reason().raw()).into());
+            }
+        }
+    }
+
+    /// The last bytes of its terminal, without those of an earlier run: a resumed agent goes on in the same files.
+    fn last_of_this_run(&self, output: &Output, most: u64) -> Option<Vec<u8>> {
+        let mut last = output.tail(most).ok()?;
+        let from = self.shim.as_ref().map_or(0, |s| s.output_from);
+        let earlier = usize::try_from(from.saturating_sub(last.at)).unwrap_or(usize::MAX);
+        last.bytes.drain(..earlier.min(last.bytes.len()));
+        Some(last.bytes)
+    }
+}
