@@ -25,9 +25,8 @@ use lariat_core::{Ask, Fact, Intent, Observation, Status, Time, Want, Witness};
 use lariat_shim::record::Process;
 use lariat_sys::point::point;
 use lariat_sys::process::Identity;
-use lariat_sys::scan::Table;
 use lariat_sys::watch::Watch;
-use lariat_sys::{clock, durable, file};
+use lariat_sys::{clock, durable, file, scan};
 use serde::{Deserialize, Serialize};
 
 use crate::launched::Launched;
@@ -142,7 +141,7 @@ pub fn hear(question: &Question, folder: &Path) -> io::Result<()> {
     io::stdin().lock().take(LARGEST).read_to_string(&mut event)?;
     let launched = Launched::read(folder).map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
     let adapter = lariat_adapters::named(&launched.record.agent);
-    if adapter.is_some_and(is_hosted) {
+    if adapter.map_or(Ok(false), |adapter| is_hosted(adapter, &launched))? {
         return Ok(());
     }
     match adapter.and_then(|a| a.moved(event.as_bytes())) {
@@ -152,18 +151,31 @@ pub fn hear(question: &Question, folder: &Path) -> io::Result<()> {
 }
 
 /// Whether the one who speaks stands below a server: what a launched agent put into the background took its hooks along,
-/// and is a session of its own. What cannot be told is no.
-fn is_hosted(adapter: &dyn Adapter) -> bool {
-    let Ok(table) = Table::scan() else { return false };
+/// and is a session of its own. Who cannot be looked at may be one: then nobody is heard, and the agent asks by itself.
+fn is_hosted(adapter: &dyn Adapter, launched: &Launched) -> io::Result<bool> {
+    let agent = launched.shim.as_ref().map(|s| Identity::from(s.agent.clone()));
+    let agent = agent.and_then(|agent| agent.here().ok().flatten()).map(|(now, _)| (now.pid, now.start));
+    let own = |p: &scan::Process| agent == Some((p.pid, p.start));
+    first_above(std::os::unix::process::parent_id(), scan::look, own, |p| adapter.hosts(p))
+}
+
+/// Whether the first of these two that stands above a process, or is it, is the second.
+fn first_above(
+    mut pid: u32,
+    look: impl Fn(u32) -> io::Result<Option<scan::Process>>,
+    one: impl Fn(&scan::Process) -> bool,
+    other: impl Fn(&scan::Process) -> bool,
+) -> io::Result<bool> {
     let mut above = HashSet::new();
-    let mut at = table.get(std::os::unix::process::parent_id());
-    while let Some(process) = at.filter(|p| above.insert(p.pid)) {
-        if adapter.hosts(process) {
-            return true;
+    while above.insert(pid) {
+        match look(pid)? {
+            Some(process) if one(&process) => return Ok(false),
+            Some(process) if other(&process) => return Ok(true),
+            Some(process) => pid = process.ppid,
+            None => break, // nobody, or another user's
         }
-        at = table.get(process.ppid);
     }
-    false
+    Ok(false)
 }
 
 /// The agent's process goes on with another session: the handle goes with it, and so
@@ -274,4 +286,22 @@ fn sweep(asks: &Path) {
         }
     }
     let _ = durable::sweep(asks);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_be_looked_at_is_not_taken_for_no_server() {
+        let me = std::process::id();
+        let (is_me, nobody) = (|p: &scan::Process| p.pid == me, |_: &scan::Process| false);
+        assert!(!first_above(me, scan::look, is_me, |_| true).expect("a look"), "its own agent comes first");
+        assert!(first_above(me, scan::look, nobody, is_me).expect("a look"), "a server comes first");
+        let parent = std::os::unix::process::parent_id();
+        assert!(first_above(me, scan::look, nobody, |p| p.pid == parent).expect("a look"), "a server above it");
+        assert!(!first_above(me, scan::look, nobody, nobody).expect("a look"));
+        let blind = |pid| if pid == me { scan::look(pid) } else { Err(io::ErrorKind::PermissionDenied.into()) };
+        assert!(first_above(me, blind, nobody, |p| p.pid == parent).is_err());
+    }
 }

@@ -151,8 +151,13 @@ fn wish_and_end(
         },
         // Its session was taken away from it, and it lives and has no other: it is what else the handle means.
         (Some(false), ..) => {
-            let agent = launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| Identity::from(s.agent.clone()));
-            let here = agent.and_then(|agent| agent.here().ok().flatten()).map(|(identity, _)| identity);
+            let shim = launched.as_ref().filter(|l| l.exit.is_none()).and_then(|l| l.shim.as_ref());
+            let agent = shim.map(|s| Identity::from(s.agent.clone()));
+            let here = match agent.as_ref().map(Identity::here) {
+                Some(Err(e)) => return Err(StopError::Open(shim.map_or(0, |s| s.agent.pid), e)),
+                Some(Ok(here)) => here.map(|(identity, _)| identity),
+                None => None,
+            };
             here.filter(|i| !others.iter().any(|o| o.pid == Some(i.pid)))
         }
         _ => None,

@@ -56,6 +56,9 @@ fn run(
     while session.status == Status::Waiting && ask::pending(&launched.folder).is_empty() && began.elapsed() < soon {
         std::thread::sleep(Duration::from_millis(10));
     }
+    if session.live == Some(false) {
+        return Err(refused(format!("it has ended ({}), and asks nothing", session.status.word())));
+    }
     let request = choose(&launched, which.request).map_err(|why| {
         let doing = format!("it is {}: {}", session.status.word(), session.reason.row());
         refused(format!("{why} ({doing})"))

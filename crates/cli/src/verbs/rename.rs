@@ -2,7 +2,9 @@
 
 use lariat_adapters::look::Scope;
 use lariat_core::{Session, Untrusted};
+use lariat_engine::list::Answer;
 use lariat_engine::records::{self, Label, Wishes};
+use lariat_engine::resolve;
 use serde::Serialize;
 
 use crate::Done;
@@ -18,36 +20,47 @@ struct Told<'a> {
 }
 
 pub fn rename(args: &Rename, common: &Common, out: &mut Out) -> Done {
-    if args.name.trim().is_empty() {
+    if matches!(args.name.trim(), "" | "." | "..") {
         return Err(Failure::Usage("a name has letters".into()));
     }
     let named = |label: &mut Label| label.name = Some(args.name.clone());
     let text = |s: &Session| format!("{} is called {}", s.id.row(), Untrusted::new(args.name.clone()).row());
-    run(&args.target, named, text, common, out)
+    let (mut answer, at) = find(&args.target, common)?;
+    can_be_meant(&args.name, &mut answer.listing.sessions, at)?;
+    run((answer, at), named, text, common, out)
+}
+
+/// A name that means another session already would not mean this one.
+fn can_be_meant(name: &str, sessions: &mut [Box<Session>], at: usize) -> Result<(), Failure> {
+    sessions[at].name = Some(Untrusted::new(name));
+    match resolve(name, sessions) {
+        Ok(other) if other != at => {
+            let (name, other) = (Untrusted::new(name).row(), sessions[other].id.row());
+            Err(Failure::Refused(format!("'{name}' means {other} already; choose another name")))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub fn keep(args: &Keep, common: &Common, out: &mut Out) -> Done {
     let kept = |label: &mut Label| label.kept = Some(!args.off);
-    if !args.off {
-        let (answer, at) = find(&args.target, common)?;
-        let session = &answer.listing.sessions[at];
-        if session.handle.is_none() {
-            let why = "lariat did not launch it, so nothing brings it back by itself; `lariat resume` goes on with it";
-            return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
-        }
+    let (answer, at) = find(&args.target, common)?;
+    let session = &answer.listing.sessions[at];
+    if !args.off && session.handle.is_none() {
+        let why = "lariat did not launch it, so nothing brings it back by itself; `lariat resume` goes on with it";
+        return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
     }
     let how = if args.off { "is brought back only when asked" } else { "is brought back without asking" };
-    run(&args.target, kept, |s| format!("{} {how}", s.id.row()), common, out)
+    run((answer, at), kept, |s| format!("{} {how}", s.id.row()), common, out)
 }
 
 fn run(
-    target: &str,
+    (answer, at): (Answer, usize),
     change: impl Fn(&mut Label),
     text: impl Fn(&Session) -> String,
     common: &Common,
     out: &mut Out,
 ) -> Done {
-    let (answer, at) = find(target, common)?;
     let session = &answer.listing.sessions[at];
     let places = question(common, Scope::All).places;
     let known = Wishes::read(&places).labels.remove(session.id.raw());

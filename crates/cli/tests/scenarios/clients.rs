@@ -87,8 +87,10 @@ fn a_client_of_the_model_context_protocol_lists_launches_and_stops() {
     let (server, _) = door.accept().expect("the server");
     let said = std::thread::scope(|scope| {
         scope.spawn(|| pass_on(&door, &server));
-        let mut command = Command::new(client("python3"));
-        well(&command.arg(script).arg(port).arg(&place).output().expect("it runs"))
+        let output = Command::new(client("python3")).arg(script).arg(&port).arg(&place).output();
+        // Nobody waits for a client that never came.
+        drop(TcpStream::connect(format!("127.0.0.1:{port}")));
+        well(&output.expect("it runs"))
     });
     let told: serde_json::Value = serde_json::from_str(said.trim()).expect("JSON");
     let tools: Vec<&str> = told["tools"].as_array().expect("tools").iter().filter_map(|t| t.as_str()).collect();

@@ -196,6 +196,8 @@ fn whoever_answers_first_decides() {
     assert_eq!(terminal.wait(DEADLINE), Exit::Code(0));
     act(&sandbox, &["kill", handle]);
     list(&sandbox).expect(id, "stopped", None);
+    let late = ask(&sandbox, &["approve", handle]);
+    assert!(late.code() == 3 && late.stderr.contains("it has ended (stopped)"), "{late:?}");
     wait_until("all are gone", DEADLINE, || others(&sandbox).is_empty());
 }
 

@@ -459,6 +459,10 @@ fn names_marks_and_output_are_where_people_look_for_them() {
     stage.act(&["keep", launched.handle(), "--off"]);
     assert_eq!(stage.act(&["status", launched.handle()])["kept"], false);
     assert_eq!(stage.ask(&["rename", launched.handle(), " "]).code(), 2);
+    let other = stage.launch("b", &[]);
+    let taken = stage.ask(&["rename", launched.handle(), other.handle()]);
+    assert!(taken.code() == 3 && taken.stderr.contains("already"), "{taken:?}");
+    assert_eq!(stage.act(&["status", launched.handle()])["name"], "the login bug");
 
     fs::write(stage.folder(&launched).join("stdout"), "one\ntwo \u{1b}[31mred\nthree\nhalf").expect("some output");
     let shown = ask(&stage.sandbox, &["logs", launched.handle()]).stdout;
