@@ -121,6 +121,11 @@ pub trait Adapter: Send + Sync {
     fn answer(&self, _event: &[u8], _decision: &Decision) -> Result<String, String> {
         Err(format!("{} gives no safe way to answer; `lariat attach` does", self.name()))
     }
+    /// How many of the last bytes that an agent wrote on its terminal may tell its state, or what it asks: none of one
+    /// whose store tells all, and then they are not read.
+    fn tells_within(&self) -> u64 {
+        0
+    }
     /// What a live agent says of itself on its terminal, from the last of what it wrote there: its
     /// own word in a form made for programs; words that it draws, only where it has no such form and nothing else
     /// tells. `argv` is what it was started with.

@@ -3,6 +3,7 @@
 //! The last of it is read, and the agent's adapter knows what it means. It counts only where the agent's store does not
 //! tell: what a program draws is no record.
 
+use lariat_adapters::Adapter;
 use lariat_core::{Fact, Observation, Session, State, Turn, Untrusted};
 use lariat_shim::ring::Output;
 use lariat_sys::file;
@@ -26,16 +27,13 @@ impl Launched {
 
     /// What its agent says of itself on its terminal, now or when it ended.
     pub fn says(&self) -> Option<State> {
-        if self.record.launch.headless {
-            return None;
-        }
-        let adapter = self.adapter()?;
+        let adapter = self.speaker()?;
         let output = Output::open(&self.folder).ok()?;
         let mut most = FIRST_LOOK;
         loop {
             let last = self.last_of_this_run(&output, most)?;
             let said = adapter.state_in_output(&last, &self.record.launch.argv);
-            if said.is_some() || (last.len() as u64) < most {
+            if said.is_some() || (last.len() as u64) < most || most >= adapter.tells_within() {
                 return said;
             }
             most *= 4;
@@ -44,9 +42,14 @@ impl Launched {
 
     /// What its agent asks on its terminal before it listens to anything else.
     pub(crate) fn asks(&self) -> Option<lariat_core::Ask> {
-        let adapter = self.adapter().filter(|_| !self.record.launch.headless)?;
+        let adapter = self.speaker()?;
         let last = self.last_of_this_run(&Output::open(&self.folder).ok()?, FIRST_LOOK)?;
         adapter.asks_in_output(&last)
+    }
+
+    /// Its adapter, if its terminal tells what nothing else does: there may be many, and much on each.
+    fn speaker(&self) -> Option<&'static dyn Adapter> {
+        self.adapter().filter(|adapter| !self.record.launch.headless && adapter.tells_within() > 0)
     }
 
     /// Whether its terminal shows another place than this session.

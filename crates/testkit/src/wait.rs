@@ -10,7 +10,7 @@ use std::{
 
 /// How long a wait may take before the test has failed. Generous, because two cores may be shared
 /// by many tests; a passing test never comes near it.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 const INTERVAL: Duration = Duration::from_millis(10);
 const BRIEF: Duration = Duration::from_micros(200);

@@ -217,6 +217,10 @@ impl Adapter for Codex {
         doc.root().get("thread_id").str().filter(|id| started && ap::is_uuid(id)).map(str::to_owned)
     }
 
+    fn tells_within(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Only that it asks is taken from here, which nothing in its store tells of an MCP server's tool or form:
     /// everything else its rollout knows better. While it asks it writes its title again and again.
     fn state_in_output(&self, last: &[u8], _argv: &[String]) -> Option<State> {

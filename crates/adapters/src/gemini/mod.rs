@@ -199,6 +199,10 @@ impl Adapter for Gemini {
         Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(since))
     }
 
+    fn tells_within(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Its title: `◇  Ready`, also while it compresses, `✦  Working…` or the subject of its thought, `✋  Action
     /// Required`. The first one is set before it listens, and means nothing. One that was told to resume is deaf for
     /// longer: it draws a prompt, takes that away, shows the conversation and says that it resumes, and whatever is typed until

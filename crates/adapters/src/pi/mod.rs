@@ -137,6 +137,11 @@ impl Adapter for Pi {
         events::moved(event)
     }
 
+    /// What it is at is drawn again and again.
+    fn tells_within(&self) -> u64 {
+        64 << 10
+    }
+
     /// That it makes the conversation shorter, as long as it says so in place of anything else. Its own word tells all
     /// the rest, and is believed before this.
     fn state_in_output(&self, last: &[u8], _argv: &[String]) -> Option<State> {

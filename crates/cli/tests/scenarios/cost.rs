@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use lariat_testkit::{Sandbox, database};
+use lariat_testkit::{Lookalike, Sandbox, database};
 use serde_json::json;
 
 use crate::{
@@ -206,6 +206,19 @@ fn s39_a_line_that_goes_on_after_its_value() {
 }
 
 /// Files of `projects/<slug>/` beyond counting: transcripts that ended long ago, and litter.
+#[test]
+fn what_a_terminal_shows_is_not_read_where_a_store_tells_all() {
+    if !can_look("what_a_terminal_shows") {
+        return;
+    }
+    let sandbox = Sandbox::new("unread-terminal");
+    let _program = Lookalike::program(&sandbox, "claude");
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]).expect_success().json();
+    let seen = seen(&sandbox);
+    assert!(seen.contains("launch.json") && !seen.contains("/output."), "{seen}");
+    ask(&sandbox, &["kill", launched["handle"].as_str().expect("a handle")]).expect_success();
+}
+
 #[test]
 fn a_hundred_thousand_entries_in_one_directory() {
     let sandbox = Sandbox::new("100000");

@@ -4,7 +4,7 @@
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lariat_testkit::{DEADLINE, Lookalike, Sandbox, wait_for};
 use serde_json::json;
@@ -86,7 +86,7 @@ fn one_who_never_shows_a_token_does_not_stay() {
     }
     slow.get_mut().write_all(b"{}").expect("open");
     assert_ne!(read(&mut slow).status, 401, "it is heard to the end");
-    assert!(began.elapsed() < DEADLINE / 2, "a minute of silence is for those who have shown it");
+    assert!(began.elapsed() < Duration::from_secs(30), "a minute of silence is for those who have shown it");
     known.get_mut().write_all(format!("GET /v1/status HTTP/1.1\r\n{}\r\n", served.headers()).as_bytes()).expect("open");
     assert_eq!(read(&mut known).status, 200, "who has shown it is still here");
 }
