@@ -6,6 +6,7 @@
 //! also needs the namespace it was read in: the same number names another process
 //! in a container, and a record of one may lie in a directory that both share.
 
+use std::io::Read as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -256,8 +257,10 @@ pub struct Stat {
 impl Stat {
     /// Reads it now.
     pub fn read(pid: u32) -> io::Result<Stat> {
-        let bytes = fs::read(format!("/proc/{pid}/stat"))?;
-        Stat::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat"))
+        // The kernel gives all of it to the first who asks for as much.
+        let mut bytes = [0; 2048];
+        let n = fs::File::open(format!("/proc/{pid}/stat"))?.read(&mut bytes)?;
+        Stat::parse(&bytes[..n]).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat"))
     }
 
     /// Reads `26624 (claude) S 1 …`. The name may hold anything, so the fields
