@@ -34,7 +34,7 @@ pub mod tool;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_core::{State, Time};
+use lariat_core::{State, Time, Turn};
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
 use look::{Look, Places, Report};
@@ -149,6 +149,11 @@ pub trait Adapter: Send + Sync {
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
     /// where that tells more than its exit and its store.
     fn finished_in_output(&self, _last: &[u8]) -> Option<bool> {
+        None
+    }
+    /// How the turn of a headless agent stands, by the last of its output. It counts for one that its store tells
+    /// nothing of.
+    fn turn_in_output(&self, _last: &[u8]) -> Option<Turn> {
         None
     }
     /// The signals that ask a session to end, gentlest first.
