@@ -34,7 +34,7 @@ pub mod tool;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_core::{State, Time};
+use lariat_core::{State, Time, Turn};
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
 use look::{Look, Places, Report};
@@ -77,6 +77,11 @@ pub trait Adapter: Send + Sync {
     }
     /// Whether a session is in its store before anybody knows its id: one that is not there was deleted.
     fn records_at_once(&self) -> bool {
+        false
+    }
+    /// Whether it was told to store nothing of the session: then none can go on, and what it was asked may have been
+    /// done.
+    fn stores_nothing(&self, _arguments: &[String]) -> bool {
         false
     }
     /// Whether nothing of it tells of its turns: it is known by its process alone, and never goes on by
@@ -154,6 +159,11 @@ pub trait Adapter: Send + Sync {
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
     /// where that tells more than its exit and its store.
     fn finished_in_output(&self, _last: &[u8]) -> Option<bool> {
+        None
+    }
+    /// How the turn of a headless agent stands, by the last of its output. It counts for one that its store tells
+    /// nothing of.
+    fn turn_in_output(&self, _last: &[u8]) -> Option<Turn> {
         None
     }
     /// The signals that ask a session to end, gentlest first.

@@ -127,9 +127,12 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// `permission: Bash rm -rf build`.
+    /// `permission: Bash rm -rf build`, or `plan` of one that says nothing.
     pub fn reason(&self) -> Untrusted {
-        Untrusted::new(format!("{}: {}", self.kind.word(), self.text.raw()))
+        match self.text.raw() {
+            "" => self.kind.word().into(),
+            text => Untrusted::new(format!("{}: {text}", self.kind.word())),
+        }
     }
 }
 

@@ -243,6 +243,11 @@ impl Launched {
         self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
     }
 
+    /// Whether its agent was told to store nothing of it.
+    pub fn stores_nothing(&self) -> bool {
+        self.adapter().is_some_and(|adapter| adapter.stores_nothing(&self.record.launch.argv))
+    }
+
     /// Whether a wish for it is on record, or was and cannot be read: its launcher stores one once it knows the session.
     pub fn is_wished(&self) -> bool {
         let entries = file::Directory::open(&self.folder).and_then(|folder| folder.entries());
@@ -401,6 +406,7 @@ impl Launched {
     pub fn testify(&self, places: &Places, now: Time, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
         let told_nothing = sighting.observations.iter().all(|o| o.witness == Witness::Shim);
+        let said = || if told_nothing { self.turn() } else { None };
         let mute = self.adapter().is_some_and(|a| a.is_mute());
         if mute {
             sighting.observations.push(seen(Fact::Mute(described::WHY.into())));
@@ -440,7 +446,7 @@ impl Launched {
                 sighting.observations.extend(says.map(|state| seen(Fact::State(state))));
                 // One prompt, and its end is the turn's.
                 let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
-                sighting.observations.extend(turn.map(seen));
+                sighting.observations.extend(turn.or_else(said).map(seen));
                 // What it was given is not for one that it has gone on to.
                 let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
                 let given = self.shim.as_ref().filter(|_| own && self.may_not_have_begun(now));
@@ -481,7 +487,7 @@ impl Launched {
             (None, Some(signal)) => Some(Exit::Signal(signal)),
             (None, None) => None,
         };
-        sighting.observations.extend(self.was_cut_off().map(|fact| seen(fact).at(Some(exit.at))));
+        sighting.observations.extend(self.was_cut_off().or_else(said).map(|fact| seen(fact).at(Some(exit.at))));
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
         sighting.about.ended_at = Some(exit.at);

@@ -183,7 +183,7 @@ impl Shared {
             let last = l.exit.as_ref().map(|e| e.at.0 + launched::AFTERMATH);
             session.updated_at.is_none_or(|u| last.is_none_or(|last| u.0 <= last))
         };
-        session.restorable &= launched.is_some_and(|l| l.could_be_cut_off() && same_life(l));
+        session.restorable &= launched.is_some_and(|l| l.could_be_cut_off() && !l.stores_nothing() && same_life(l));
         session
     }
 

@@ -101,6 +101,9 @@ pub fn way(places: &Places, session: &Session, launched: Option<&Launched>) -> R
         _ if on_record => Ok(Way::Native),
         // It may well have one: what it was launched with would be done twice.
         (_, Some(why)) => Err(format!("what it has done cannot be told: {why}")),
+        (Some(launched), None) if launched.stores_nothing() => {
+            Err("its agent was told to store nothing of it, so what of it was done cannot be told".into())
+        }
         (Some(_), None) => Ok(Way::Replayed),
         (None, None) => Err("its agent has no conversation of it on record".into()),
     }

@@ -25,6 +25,13 @@ impl Launched {
         cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
     }
 
+    /// How its turn stands by what a headless one writes: nobody else tells that of one that is not stored.
+    pub(crate) fn turn(&self) -> Option<Fact> {
+        let adapter = self.adapter().filter(|_| self.record.launch.headless)?;
+        let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
+        adapter.turn_in_output(&last).map(Fact::Turn)
+    }
+
     /// What its agent says of itself on its terminal, now or when it ended.
     pub fn says(&self) -> Option<State> {
         let adapter = self.speaker()?;

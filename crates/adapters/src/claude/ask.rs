@@ -51,7 +51,9 @@ pub fn answer(event: &[u8], decision: &Decision) -> Result<String, String> {
     let event: Value = serde_json::from_slice(event).map_err(|e| format!("what it asked cannot be read: {e}"))?;
     let questions = event["tool_input"]["questions"].as_array().filter(|_| event["tool_name"] == "AskUserQuestion");
     let decision = match (decision, questions) {
-        (Decision::Deny(why), _) => json!({"behavior": "deny", "message": why}),
+        // A message that is null is no answer to it, and it goes on asking.
+        (Decision::Deny(None), _) => json!({"behavior": "deny"}),
+        (Decision::Deny(Some(why)), _) => json!({"behavior": "deny", "message": why}),
         // Where a person must have a hand in it, leave alone is not taken: it must bring what the person decided on.
         (Decision::Allow, None) if event["tool_name"] == "ExitPlanMode" => {
             json!({"behavior": "allow", "updatedInput": event["tool_input"]})
@@ -81,13 +83,20 @@ pub fn answer(event: &[u8], decision: &Decision) -> Result<String, String> {
     Ok(json!({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}).to_string())
 }
 
-/// The option that a text means, by its number or its label; else the text itself.
+/// The option that a text means, by its number or its label, or, where several may be chosen, those that it names
+/// between commas; else the text itself.
 fn choice(question: &Value, text: &str) -> String {
     let labels: Vec<&str> =
         question["options"].as_array().into_iter().flatten().filter_map(|o| o["label"].as_str()).collect();
-    let by_number = text.trim().parse::<usize>().ok().and_then(|n| labels.get(n.checked_sub(1)?));
-    let by_label = || labels.iter().find(|l| l.eq_ignore_ascii_case(text.trim()));
-    by_number.or_else(by_label).map_or_else(|| text.to_owned(), |l| (*l).to_owned())
+    let option = |text: &str| {
+        let by_number = text.trim().parse::<usize>().ok().and_then(|n| labels.get(n.checked_sub(1)?));
+        by_number.or_else(|| labels.iter().find(|l| l.eq_ignore_ascii_case(text.trim()))).copied()
+    };
+    let several = || {
+        let chosen: Option<Vec<&str>> = text.split(',').map(option).collect();
+        chosen.filter(|_| question["multiSelect"] == true).map(|chosen| chosen.join(", "))
+    };
+    option(text).map(str::to_owned).or_else(several).unwrap_or_else(|| text.to_owned())
 }
 
 #[cfg(test)]
@@ -115,12 +124,24 @@ mod tests {
     }
 
     #[test]
+    fn several_options_are_chosen_where_that_is_offered() {
+        let several = QUESTION.replace("false", "true");
+        for (given, told) in [("2,1", "Blue, Red"), ("red, 2", "Red, Blue"), ("2", "Blue"), ("1, green", "1, green")] {
+            let decision = said(&several, Decision::Answer(vec![given.into()]));
+            assert_eq!(decision["updatedInput"]["answers"]["Which colour?"], told);
+        }
+        let one = said(QUESTION, Decision::Answer(vec!["1,2".into()]));
+        assert_eq!(one["updatedInput"]["answers"]["Which colour?"], "1,2", "only one may be chosen");
+    }
+
+    #[test]
     fn a_permission_is_granted_or_denied_with_a_reason() {
         let event = r#"{"tool_name":"Bash","tool_input":{"command":"rm -rf build","description":"x"}}"#;
         let ask = asked(event.as_bytes()).unwrap();
         assert_eq!(ask.reason().raw(), "permission: Bash rm -rf build");
         assert_eq!(said(event, Decision::Allow)["behavior"], "allow");
         assert_eq!(said(event, Decision::Deny(Some("not now".into())))["message"], "not now");
+        assert_eq!(said(event, Decision::Deny(None)), json!({"behavior": "deny"}));
         assert!(answer(event.as_bytes(), &Decision::Answer(vec!["yes".into()])).is_err());
         let plan = r#"{"tool_name":"ExitPlanMode","tool_input":{"plan":"1. Look."}}"#;
         assert_eq!(said(plan, Decision::Allow)["updatedInput"]["plan"], "1. Look.", "or the program goes on asking");

@@ -20,9 +20,11 @@ mod transcripts;
 
 use std::path::PathBuf;
 
+use lariat_core::{Outcome, Turn, Untrusted};
 use lariat_sys::scan::Process;
 
 use crate::agent_process as ap;
+use crate::json::Doc;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
 use crate::{Adapter, Ask, Decision, Past, Plan, new_uuid};
@@ -183,6 +185,24 @@ impl Adapter for Claude {
         ask::answer(event, decision)
     }
 
+    fn stores_nothing(&self, arguments: &[String]) -> bool {
+        arguments.iter().any(|a| a == "--no-session-persistence")
+    }
+
+    /// What `--no-session-persistence` keeps from being stored. After a result it may go on: a sub-agent has ended.
+    fn turn_in_output(&self, last: &[u8]) -> Option<Turn> {
+        const KEYS: [&[u8]; 5] = [b"type", b"subtype", b"is_error", b"result", b"terminal_reason"];
+        last.split(|b| *b == b'\n').rev().find_map(|line| {
+            let doc = Doc::parse(line, |_, key| KEYS.contains(&key), 4 << 10).ok()?;
+            let event = doc.root();
+            match (event.get("type").str()?, event.get("subtype").str()) {
+                ("result", _) => Some(Turn::Over(outcome(&event))),
+                ("assistant" | "user" | "stream_event", _) | ("system", Some("init")) => Some(Turn::Open(None)),
+                _ => None,
+            }
+        })
+    }
+
     fn marks(&self, native_id: &str) -> Vec<(String, String)> {
         vec![("CLAUDE_CODE_SESSION_ID".to_owned(), native_id.to_owned())]
     }
@@ -209,6 +229,18 @@ fn new_id() -> Result<String, String> {
     new_uuid().map_err(|e| format!("no random id: {e}"))
 }
 
+/// How a turn ended, by the result that it gave.
+fn outcome(result: &crate::json::Value<'_>) -> Outcome {
+    if result.get("terminal_reason").str().is_some_and(|reason| reason.starts_with("aborted")) {
+        return Outcome::Aborted("interrupted by a person".into());
+    }
+    if !result.get("is_error").is_true() {
+        return Outcome::Well;
+    }
+    let why = result.get("result").some_str().or_else(|| result.get("subtype").some_str());
+    Outcome::Failed(Untrusted::new(why.unwrap_or("the turn failed")))
+}
+
 fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Result<Plan, String> {
     if let Some(flag) = ask.arguments.iter().find(|a| matches!(a.as_str(), "--bg" | "--background")) {
         return Err(format!(
@@ -226,4 +258,25 @@ fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Res
     arguments.extend(hook.iter().flat_map(|hook| ["--settings".to_owned(), ask::settings(hook)]));
     arguments.extend(ap::own_id(&ask.arguments)?.1);
     Plan { arguments, native_id, ..Plan::default() }.ask(ask, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_store_its_output_tells_how_the_turn_stands() {
+        let said = |lines: &[&str]| Claude.turn_in_output(lines.join("\n").as_bytes());
+        let init = r#"{"type":"system","subtype":"init","tools":["Bash"]}"#;
+        let title = r#"{"type":"system","subtype":"session_title_changed","title":"x"}"#;
+        assert_eq!((said(&[]), said(&[title]), said(&["words"])), (None, None, None));
+        assert_eq!(said(&[init, title, r#"{"type":"resu"#]), Some(Turn::Open(None)));
+        let well = r#"{"is_error":false,"subtype":"success","type":"result","result":"hello"}"#;
+        assert_eq!(said(&[init, well, title, ""]), Some(Turn::Over(Outcome::Well)));
+        assert_eq!(said(&[init, well, init]), Some(Turn::Open(None)), "a sub-agent has ended");
+        let failed = r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 500"}"#;
+        assert_eq!(said(&[init, failed]), Some(Turn::Over(Outcome::Failed("API Error: 500".into()))));
+        let aborted = r#"{"type":"result","is_error":true,"terminal_reason":"aborted_streaming"}"#;
+        assert_eq!(said(&[init, aborted]), Some(Turn::Over(Outcome::Aborted("interrupted by a person".into()))));
+    }
 }

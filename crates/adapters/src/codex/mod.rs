@@ -21,7 +21,7 @@ pub mod talk;
 
 use std::path::{Path, PathBuf};
 
-use lariat_core::{Ask as Asked, AskKind, State, Warning};
+use lariat_core::{Ask as Asked, AskKind, Outcome, State, Turn, Untrusted, Warning};
 use lariat_sys::file::Directory;
 use lariat_sys::scan::Process;
 
@@ -36,8 +36,9 @@ pub const NAME: &str = "codex";
 
 const PROGRAMS: [&str; 2] = ["codex", "codex.js"];
 
-const NOT_SESSIONS: [&str; 25] = [
+const NOT_SESSIONS: [&str; 26] = [
     "a",
+    "agents",
     "app",
     "apply",
     "archive",
@@ -217,6 +218,26 @@ impl Adapter for Codex {
         doc.root().get("thread_id").str().filter(|id| started && ap::is_uuid(id)).map(str::to_owned)
     }
 
+    fn stores_nothing(&self, arguments: &[String]) -> bool {
+        arguments.iter().any(|a| a == "--ephemeral")
+    }
+
+    /// What `--ephemeral` keeps from being stored. A process has one turn, and what it does is of that.
+    fn turn_in_output(&self, last: &[u8]) -> Option<Turn> {
+        last.split(|b| *b == b'\n').rev().find_map(|line| {
+            let doc = Doc::parse(line, |_, key| matches!(key, b"type" | b"error" | b"message"), 4 << 10).ok()?;
+            match doc.root().get("type").str()? {
+                "turn.completed" => Some(Turn::Over(Outcome::Well)),
+                "turn.failed" => {
+                    let error = doc.root().get("error").get("message").some_str().unwrap_or("the turn failed");
+                    Some(Turn::Over(Outcome::Failed(Untrusted::new(error))))
+                }
+                "turn.started" => Some(Turn::Open(None)),
+                other => other.starts_with("item.").then_some(Turn::Open(None)),
+            }
+        })
+    }
+
     fn tells_within(&self) -> u64 {
         u64::MAX
     }
@@ -298,6 +319,21 @@ mod tests {
         assert!(aside(&dismissed) && aside(&format!("{asked}› a draft\x1b[44;1HPlan mode (shift+tab to cycle)")));
         assert!(!aside(&format!("{dismissed}Implement this plan?")), "the next one");
         assert!(!Codex.put_aside_in_output(&ask(AskKind::Permission), dismissed.as_bytes()));
+    }
+
+    #[test]
+    fn without_a_store_its_output_tells_how_the_turn_stands() {
+        let said = |lines: &[&str]| Codex.turn_in_output(lines.join("\n").as_bytes());
+        let [begun, open] = [r#"{"type":"thread.started","thread_id":"x"}"#, r#"{"type":"turn.started"}"#];
+        assert_eq!((said(&[]), said(&[begun]), said(&["no event"])), (None, None, None));
+        assert_eq!(said(&[begun, open]), Some(Turn::Open(None)));
+        // The beginning lies too far back, and the last line is not whole.
+        let item =
+            r#"{"type":"item.completed","item":{"type":"agent_message","text":"{\"type\":\"turn.completed\"}"}}"#;
+        assert_eq!(said(&["rt\"}", item, r#"{"type":"turn.comp"#]), Some(Turn::Open(None)));
+        assert_eq!(said(&[open, r#"{"type":"turn.completed","usage":{}}"#, ""]), Some(Turn::Over(Outcome::Well)));
+        let failed = said(&[open, r#"{"type":"turn.failed","error":{"message":"no"}}"#]);
+        assert_eq!(failed, Some(Turn::Over(Outcome::Failed("no".into()))));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::tool::Call;
 pub const HOST: &str = "codex-code-mode";
 
 /// Tools that may have to ask a person first.
-const ASKING: [&str; 2] = ["exec_command", "apply_patch"];
+const ASKING: [&str; 3] = ["exec_command", "apply_patch", "request_permissions"];
 /// Tools that are over at once.
 const QUICK: [&str; 2] = ["update_plan", "view_image"];
 /// What else a script may wait by, or call tools by.
@@ -47,6 +47,7 @@ mod tests {
         let script = |text: &str| Call { id: "c".into(), name: "exec".into(), gist: text.into(), at: None };
         for asks in [
             "await tools.exec_command({cmd: 'rm -rf build'})",
+            "await tools.request_permissions({reason: 'x'})",
             "await tools.update_plan({}); text(await tools.apply_patch(`*** Begin Patch`));",
         ] {
             assert!(may_ask(&script(asks)), "{asks}");

@@ -397,7 +397,8 @@ fn asks(look: &Look<'_>, hold: &Hold, thread: &str, f: &Rollout) -> Option<Obser
         let begun = if alone(call) { i == 0 } else { !f.calls[..i].iter().any(alone) };
         let kind = match call.name.as_str() {
             "request_user_input" => AskKind::Question,
-            name if COMMANDS.contains(&name) || name == "apply_patch" => AskKind::Permission,
+            "apply_patch" | "request_permissions" => AskKind::Permission,
+            name if COMMANDS.contains(&name) => AskKind::Permission,
             _ if script::may_ask(call) => AskKind::Permission,
             _ => return None,
         };

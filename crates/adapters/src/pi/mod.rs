@@ -137,6 +137,10 @@ impl Adapter for Pi {
         events::moved(event)
     }
 
+    fn stores_nothing(&self, arguments: &[String]) -> bool {
+        arguments.iter().any(|a| a == "--no-session")
+    }
+
     /// What it is at is drawn again and again.
     fn tells_within(&self) -> u64 {
         64 << 10

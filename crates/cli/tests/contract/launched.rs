@@ -1,11 +1,11 @@
 //! The real agents, launched by lariat: with a terminal and without, killed shims, ended trees.
 
 use lariat_testkit::{
-    DEADLINE, Key,
+    DEADLINE, Key, Signal,
     agents::{Claude, Codex},
     wait_for, wait_until,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::looks::Stage;
 
@@ -49,6 +49,48 @@ fn a_headless_claude_runs_to_its_end() {
     stage.model.release("me");
     let ended = act(&stage, &["wait", handle(&launched), "--until", "done", "--timeout", "60s", "--json"]);
     assert_eq!((&ended["status"], &ended["exit"]["code"]), (&"done".into(), &0.into()), "{ended}");
+}
+
+#[test]
+fn of_a_codex_that_stores_nothing_its_output_tells() {
+    let stage = Stage::new("launch-ephemeral");
+    let _codex = Codex::install(&stage.sandbox, &stage.model);
+    let start = |prompt: &str| launch(&stage, &["codex", "--headless", "-p", prompt, "--", "--ephemeral"]);
+    let launched = start("HOLD me");
+    stage.model.wait_for_hold("me", DEADLINE);
+    let row = stage.until("working", "");
+    assert_eq!((row.id(), &row.0["pid"]), (id(&launched), &launched["pid"]));
+    stage.agree(&row);
+    stage.model.release("me");
+    let ended = act(&stage, &["wait", handle(&launched), "--until", "done", "--timeout", "60s", "--json"]);
+    assert_eq!((&ended["status"], &ended["reason"]), (&"done".into(), &"turn over".into()), "{ended}");
+    // Killed, it was cut off like any other. What it was asked may have been done, and is not asked again.
+    let launched = start("HOLD again");
+    stage.model.wait_for_hold("again", DEADLINE);
+    stage.until_of(id(&launched), "working", "");
+    let pid = launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a PID");
+    assert!(stage.sandbox.world().process(pid).expect("it lives").signal(Signal::KILL));
+    let cut_off = stage.until_of(id(&launched), "interrupted", "cut off in the middle of a turn by signal 9");
+    assert_eq!(cut_off.0["restorable"], false, "{cut_off}");
+    let again = stage.sandbox.world().run(&stage.lariat().args(["resume", handle(&launched), "--json"]));
+    assert!(again.code() == 3 && again.stderr.contains("store nothing"), "{again:?}");
+}
+
+#[test]
+fn of_a_claude_that_stores_nothing_its_output_tells() {
+    let stage = Stage::new("launch-unstored");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let unstored = "--no-session-persistence";
+    for (signal, held, status) in [(Signal::TERM, "one", "interrupted"), (Signal::INT, "two", "stopped")] {
+        let launched = launch(&stage, &["claude", "--headless", "-p", &format!("HOLD {held}"), "--", unstored]);
+        stage.model.wait_for_hold(held, DEADLINE);
+        stage.until_of(id(&launched), "working", "");
+        let pid = launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a PID");
+        assert!(stage.sandbox.world().process(pid).expect("it lives").signal(signal));
+        stage.until_of(id(&launched), status, "");
+    }
+    let launched = launch(&stage, &["claude", "--headless", "-p", "hello", "--", unstored]);
+    stage.until_of(id(&launched), "done", "turn over");
 }
 
 #[test]
@@ -300,6 +342,16 @@ fn what_claude_asks_is_answered_from_another_terminal() {
     let asked = stage.model.requests();
     assert!(asked.iter().any(|r| r.body.to_string().contains("have been answered")), "the answer reaches the model");
 
+    let options = json!([{"label": "Apple", "description": "a"}, {"label": "Fig", "description": "f"}]);
+    let question = |text, several| json!({"question": text, "header": "h", "multiSelect": several, "options": options});
+    let call = json!({"questions": [question("Which one?", false), question("Which ones?", true)]});
+    act(&stage, &["send", handle(&launched), &format!("CALL AskUserQuestion {call}"), "--json"]);
+    stage.until("waiting", "question: Which one? / Which ones?");
+    act(&stage, &["answer", handle(&launched), "2", "2,apple", "--json"]);
+    stage.until("idle", "");
+    let asked = stage.model.requests();
+    assert!(asked.iter().any(|r| r.body.to_string().contains("Fig, Apple")), "all that was chosen reaches the model");
+
     // The person at the terminal is first: the request is withdrawn, and nothing is left that asks.
     act(&stage, &["send", handle(&launched), "TOOL touch byhand", "--json"]);
     stage.until("waiting", "permission: Bash touch byhand");
@@ -320,8 +372,10 @@ fn a_plan_of_claude_s_is_approved_from_another_terminal() {
     let stage = Stage::new("approve-plan");
     let _claude = Claude::install(&stage.sandbox, &stage.model);
     let launched = launch(&stage, &["claude", "-p", "PLAN it", "--", "--permission-mode", "plan"]);
-    stage.until("waiting", "plan");
-    act(&stage, &["deny", handle(&launched), "not", "so", "--json"]);
+    let row = stage.until("waiting", "plan");
+    assert_eq!(row.0["reason"], "plan", "no plan was written up");
+    // Without a reason, too.
+    act(&stage, &["deny", handle(&launched), "--json"]);
     stage.until("idle", "");
     act(&stage, &["send", handle(&launched), "PLAN anew", "--json"]);
     stage.until("waiting", "plan");

@@ -204,6 +204,17 @@ fn options_before_the_verb_change_nothing() {
 }
 
 #[test]
+fn one_that_only_shows_the_sessions_of_the_daemon_is_none() {
+    let sandbox = Sandbox::new("codex-agents");
+    let codex = CodexStore::of(&sandbox);
+    let _browser = sandbox.lookalike("codex", &["agents"]);
+    codex.thread(&id(1)).asked("fix it");
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "interrupted", None);
+    assert_eq!(seen.unbound(), [0; 0]);
+}
+
+#[test]
 fn an_open_rollout_tells_where_there_are_no_locks() {
     let sandbox = Sandbox::new("no-locks");
     let codex = CodexStore::of(&sandbox);

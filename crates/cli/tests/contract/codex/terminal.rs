@@ -207,6 +207,19 @@ fn a_sub_agent_that_asks() {
 }
 
 #[test]
+fn waiting_for_more_rights() {
+    let stage = Stage::new("tui-rights");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let prompt = r#"CALL request_permissions {"reason":"to load it","permissions":{"network":{"enabled":true}}}"#;
+    let tui = codex.terminal(Daemon::None, &["--enable", "request_permissions_tool", prompt]);
+    tui.wait_for_text("grant these permissions", DEADLINE);
+    let row = stage.until("waiting", "permission: request_permissions to load it");
+    stage.agree(&row);
+    tui.choose('›', 4, DEADLINE);
+    stage.until("idle", "turn over");
+}
+
+#[test]
 fn waiting_for_an_answer() {
     let stage = Stage::new("tui-question");
     let codex = Codex::install(&stage.sandbox, &stage.model);
