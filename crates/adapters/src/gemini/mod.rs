@@ -195,8 +195,10 @@ impl Adapter for Gemini {
         doc.root().get("session_id").some_str().filter(|_| init).map(str::to_owned)
     }
 
-    fn took_command(&self, transcript: &Path, since: Time) -> Option<bool> {
-        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(since))
+    fn took_command(&self, transcript: &Path, argv: &[String], since: Time) -> Option<bool> {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let (first, _) = bind::by_arguments(&argv)?;
+        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(&first, since))
     }
 
     /// Its title: `◇  Ready`, also while it compresses, `✦  Working…` or the subject of its thought, `✋  Action
