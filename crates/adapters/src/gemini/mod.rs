@@ -57,7 +57,7 @@ const ERASED: &[u8] = b"\x1b[2K";
 const LISTENS: [&[u8]; 3] = [b"Type your message", b"Press 'i' for INSERT", b"Press 'Esc' for NORMAL"];
 /// What it asks in the place of its prompt, with `Ready` in its title, or `Working…` while a request has failed;
 /// whatever is typed then is an answer.
-const DIALOGS: [(&[u8], AskKind, &str); 9] = [
+const DIALOGS: [(&[u8], AskKind, &str); 14] = [
     (b"Do you trust the files in this folder?", AskKind::Dialog, "whether it may trust the files in this folder"),
     (b"How would you like to authenticate", AskKind::Login, "how to authenticate"),
     (b"Enter Gemini API Key", AskKind::Login, "a key for the Gemini API"),
@@ -67,6 +67,11 @@ const DIALOGS: [(&[u8], AskKind, &str); 9] = [
     (b"It seems like you don't have access to", AskKind::Dialog, MODEL),
     // Settings, models, themes, sessions: Enter chooses one.
     (b"Esc to close)", AskKind::Dialog, OPENED),
+    (b"(Use Enter to select, ", AskKind::Dialog, OPENED), // what follows may stand on the next line
+    (b"(Use Enter to select a message, ", AskKind::Dialog, OPENED),
+    (b"Enter to confirm, Esc to cancel", AskKind::Dialog, OPENED),
+    (b"Press Esc to exit", AskKind::Dialog, OPENED),
+    (b" to reorder", AskKind::Dialog, OPENED),
     (b"(Press Esc to go back)", AskKind::Dialog, OPENED),
     (b"Chat Sessions (", AskKind::Dialog, OPENED),
 ];
