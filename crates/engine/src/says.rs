@@ -3,7 +3,8 @@
 //! The last of it is read, and the agent's adapter knows what it means. It counts only where the agent's store does not
 //! tell: what a program draws is no record.
 
-use lariat_core::{Fact, Observation, Session, State, Turn, Untrusted};
+use lariat_adapters::look::Sighting;
+use lariat_core::{Exit, Fact, Observation, Session, State, Turn, Untrusted};
 use lariat_shim::ring::Output;
 use lariat_sys::file;
 
@@ -22,6 +23,19 @@ impl Launched {
         let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
         let cut_off = self.adapter()?.finished_in_output(&last) == Some(false);
         cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
+    }
+
+    /// Whether it was given a prompt and cut off before anything was recorded of it: not every agent writes before its
+    /// first answer. On a terminal a person may have taken the prompt back, which leaves a record.
+    pub(crate) fn was_cut_off_untold(&self, how: Option<Exit>, sighting: &Sighting) -> bool {
+        let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
+        let cut_off = sighting.process.is_none() && how.is_none_or(|exit| exit.signal().is_some());
+        let tells = |o: &Observation| match &o.fact {
+            Fact::Turn(turn) => *turn != Turn::Never,
+            fact => matches!(fact, Fact::TurnUnread(_) | Fact::Mute(_)),
+        };
+        let silent = self.record.launch.headless || sighting.transcript.is_none();
+        own && cut_off && self.record.prompted && silent && !sighting.observations.iter().any(tells)
     }
 
     /// What its agent says of itself on its terminal, now or when it ended.
