@@ -151,9 +151,9 @@ pub trait Adapter: Send + Sync {
     fn is_elsewhere_in_output(&self, _all: &[u8], _title: Option<&str>, _argv: &[String]) -> bool {
         false
     }
-    /// Whether a command was submitted where this session's terminal is, since then, by the agent's own log of what is
-    /// typed; `None` where it keeps none or that cannot be read.
-    fn took_command(&self, _transcript: &Path, _since: Time) -> Option<bool> {
+    /// Whether a command was submitted in this session's terminal since then, by the agent's own log of what is typed;
+    /// `None` where it keeps none or that cannot be read. `argv` is what it was started with.
+    fn took_command(&self, _transcript: &Path, _argv: &[String], _since: Time) -> Option<bool> {
         None
     }
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,

@@ -469,12 +469,18 @@ impl Launched {
             }
         }
         let settled = self.exit.clone().or_else(|| self.settle(settling));
+        let how = settled.as_ref().and_then(|exit| match (exit.code, exit.signal) {
+            (Some(code), _) => Some(Exit::Code(code)),
+            (None, Some(signal)) => Some(Exit::Signal(signal)),
+            (None, None) => None,
+        });
         let Some(exit) = &settled else {
             // Nobody saw how it ended. That it did is certain; whether the session went on
             // elsewhere, only the agent's own records could tell.
             if self.shim.is_some() && (told_nothing || self.is_named_and_of_another_boot(sighting)) {
                 sighting.observations.push(seen(Fact::Gone("its process is gone, and nobody saw how".into())));
             }
+            sighting.observations.extend(self.last_turn(None, None, told_nothing, sighting).map(seen));
             return true;
         };
         // What it recorded long after that exit belongs to another run.
@@ -482,12 +488,8 @@ impl Launched {
         if sighting.process.is_some() || later {
             return true;
         }
-        let how = match (exit.code, exit.signal) {
-            (Some(code), _) => Some(Exit::Code(code)),
-            (None, Some(signal)) => Some(Exit::Signal(signal)),
-            (None, None) => None,
-        };
-        sighting.observations.extend(self.was_cut_off().or_else(said).map(|fact| seen(fact).at(Some(exit.at))));
+        let turn = self.last_turn(Some(exit), how, told_nothing, sighting);
+        sighting.observations.extend(turn.map(|fact| seen(fact).at(Some(exit.at))));
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
         sighting.about.ended_at = Some(exit.at);

@@ -4,7 +4,9 @@
 //! tell: what a program draws is no record.
 
 use lariat_adapters::Adapter;
-use lariat_core::{Fact, Observation, Session, State, Turn, Untrusted};
+use lariat_adapters::look::Sighting;
+use lariat_core::{Exit, Fact, Observation, Session, State, Turn, Untrusted};
+use lariat_shim::record;
 use lariat_shim::ring::Output;
 use lariat_sys::file;
 
@@ -14,8 +16,22 @@ use crate::launched::Launched;
 const FIRST_LOOK: u64 = 64 << 10;
 
 impl Launched {
+    /// What is known of the last turn of one that has ended, besides what its store tells. `told_nothing` is whether that
+    /// tells nothing at all.
+    pub(crate) fn last_turn(
+        &self,
+        exit: Option<&record::Exit>,
+        how: Option<Exit>,
+        told_nothing: bool,
+        sighting: &Sighting,
+    ) -> Option<Fact> {
+        let said = exit.and_then(|_| self.was_cut_off()).or_else(|| if told_nothing { self.turn() } else { None });
+        let untold = || self.was_cut_off_untold(how, sighting);
+        said.or_else(|| untold().then(|| Fact::Turn(Turn::Open(Some("nothing of it was recorded".into())))))
+    }
+
     /// What its output tells of a turn that was open when it ended, and that its store may not show.
-    pub(crate) fn was_cut_off(&self) -> Option<Fact> {
+    fn was_cut_off(&self) -> Option<Fact> {
         if !self.record.launch.headless {
             let at_work = self.says().filter(|state| matches!(state, State::Busy | State::Waiting(_)));
             return at_work.map(|_| Fact::State(State::Busy));
@@ -30,6 +46,20 @@ impl Launched {
         let adapter = self.adapter().filter(|_| self.record.launch.headless)?;
         let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
         adapter.turn_in_output(&last).map(Fact::Turn)
+    }
+
+    /// Whether it was given a prompt and cut off before anything was recorded of it: not every agent writes before its
+    /// first answer. On a terminal a person may have taken the prompt back, which leaves a record.
+    fn was_cut_off_untold(&self, how: Option<Exit>, sighting: &Sighting) -> bool {
+        let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
+        let cut_off =
+            self.shim.is_some() && sighting.process.is_none() && how.is_none_or(|exit| exit.signal().is_some());
+        let tells = |o: &Observation| match &o.fact {
+            Fact::Turn(turn) => *turn != Turn::Never,
+            fact => matches!(fact, Fact::TurnUnread(_) | Fact::Mute(_)),
+        };
+        let silent = self.record.launch.headless || sighting.transcript.is_none();
+        own && cut_off && self.record.prompted && silent && !sighting.observations.iter().any(tells)
     }
 
     /// What its agent says of itself on its terminal, now or when it ended.

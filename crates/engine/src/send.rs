@@ -288,7 +288,7 @@ pub fn send(
         // One that says it is at rest took the key for part of the paste. Where an agent says nothing
         // the key is never pressed twice: it could answer a question. Nor after a command, which may have opened a
         // dialog, unless the agent's own log says that none was submitted.
-        let took = took_command(session, &text, since);
+        let took = took_command(launched, session, &text, since);
         let lost = !is_command(&text) || took == Some(false);
         if lost && pressed.elapsed() > AGAIN && launched.says() == Some(State::Idle) {
             client.input(b"\r")?;
@@ -325,9 +325,9 @@ fn is_command(text: &str) -> bool {
 }
 
 /// Whether a command was submitted, where the agent's own log tells.
-fn took_command(session: &Session, text: &str, since: Time) -> Option<bool> {
+fn took_command(launched: &Launched, session: &Session, text: &str, since: Time) -> Option<bool> {
     let transcript = session.transcript.as_ref().filter(|_| is_command(text))?;
-    lariat_adapters::named(session.agent)?.took_command(transcript, since)
+    lariat_adapters::named(session.agent)?.took_command(transcript, &launched.record.launch.argv, since)
 }
 
 /// What is typed of a text. While Gemini offers commands that are like the one that was typed, a submitting key takes one

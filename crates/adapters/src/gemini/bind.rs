@@ -220,7 +220,8 @@ fn is_headless(process: &Process, arguments: &[&str]) -> bool {
     !serves && (arguments.iter().any(says) || input.is_some_and(|path| !is_terminal(path)))
 }
 
-fn by_arguments(arguments: &[&str]) -> Option<(String, String)> {
+/// The session that a process was started for, and how that is known.
+pub fn by_arguments(arguments: &[&str]) -> Option<(String, String)> {
     if let Some(id) = ap::flag(arguments, &["--session-id"]).filter(|id| is_id(id)) {
         return Some((id.to_owned(), "started with --session-id".into()));
     }

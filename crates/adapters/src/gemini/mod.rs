@@ -57,7 +57,7 @@ const ERASED: &[u8] = b"\x1b[2K";
 const LISTENS: [&[u8]; 3] = [b"Type your message", b"Press 'i' for INSERT", b"Press 'Esc' for NORMAL"];
 /// What it asks in the place of its prompt, with `Ready` in its title, or `Working…` while a request has failed;
 /// whatever is typed then is an answer.
-const DIALOGS: [(&[u8], AskKind, &str); 9] = [
+const DIALOGS: [(&[u8], AskKind, &str); 14] = [
     (b"Do you trust the files in this folder?", AskKind::Dialog, "whether it may trust the files in this folder"),
     (b"How would you like to authenticate", AskKind::Login, "how to authenticate"),
     (b"Enter Gemini API Key", AskKind::Login, "a key for the Gemini API"),
@@ -67,6 +67,11 @@ const DIALOGS: [(&[u8], AskKind, &str); 9] = [
     (b"It seems like you don't have access to", AskKind::Dialog, MODEL),
     // Settings, models, themes, sessions: Enter chooses one.
     (b"Esc to close)", AskKind::Dialog, OPENED),
+    (b"(Use Enter to select, ", AskKind::Dialog, OPENED), // what follows may stand on the next line
+    (b"(Use Enter to select a message, ", AskKind::Dialog, OPENED),
+    (b"Enter to confirm, Esc to cancel", AskKind::Dialog, OPENED),
+    (b"Press Esc to exit", AskKind::Dialog, OPENED),
+    (b" to reorder", AskKind::Dialog, OPENED),
     (b"(Press Esc to go back)", AskKind::Dialog, OPENED),
     (b"Chat Sessions (", AskKind::Dialog, OPENED),
 ];
@@ -195,8 +200,10 @@ impl Adapter for Gemini {
         doc.root().get("session_id").some_str().filter(|_| init).map(str::to_owned)
     }
 
-    fn took_command(&self, transcript: &Path, since: Time) -> Option<bool> {
-        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(since))
+    fn took_command(&self, transcript: &Path, argv: &[String], since: Time) -> Option<bool> {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let (first, _) = bind::by_arguments(&argv)?;
+        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(&first, since))
     }
 
     fn tells_within(&self) -> u64 {

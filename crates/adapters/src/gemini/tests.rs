@@ -85,7 +85,16 @@ fn a_dialog_that_stands_is_asked_and_is_no_rest() {
     assert_eq!(said(&busy).1, Some(State::Busy));
     // What a person has opened stands there, too.
     let opened = (Some(format!("dialog: {OPENED}")), None);
-    assert_eq!(said("│ (Press Esc to close) │"), opened);
+    for drawn in [
+        "(Press Esc to close)",
+        "(Use Enter to select, Tab to change focus, Esc to │\r\n│ close)",
+        "(Use Enter to select a message, Esc to close, Right/Left to expand/collapse)",
+        "Use arrow keys to navigate, Enter to confirm, Esc to cancel.",
+        "Press Esc to exit.",
+        "Enter to select · ↑/↓ to navigate · ←/→ to reorder · Esc to close",
+    ] {
+        assert_eq!(said(&format!("│ {drawn} │")), opened);
+    }
     assert_eq!(said(" Chat Sessions (2 total)   sorted by date desc"), opened);
     // While a request that failed is not given up, its title stays what it was.
     let model = Some(format!("dialog: {MODEL}"));

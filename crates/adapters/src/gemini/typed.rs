@@ -164,9 +164,9 @@ impl Log {
         doc.root().is_array().then(|| Log(entries.collect()))
     }
 
-    /// Whether a command was typed since.
-    pub fn has_command(&self, since: Time) -> bool {
-        self.0.iter().any(|e| e.at >= since.0 && !matches!(e.what, What::Words(_)))
+    /// Whether a command was typed since, in the terminal that was started with this id.
+    pub fn has_command(&self, first: &str, since: Time) -> bool {
+        self.0.iter().any(|e| e.by == first && e.at >= since.0 && !matches!(e.what, What::Words(_)))
     }
 
     /// Where a process is that was started with this id at that time.
@@ -312,6 +312,13 @@ mod tests {
         assert_eq!(place(&log(&chose), &[here(), back(Some(START + 300))]), None);
         let said = log(&[&chose[..], &[("a", "two", 400)]].concat());
         assert_eq!(place(&said, &[here(), told("b", -900, &[("two", 430)])]).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_command_counts_where_it_was_typed() {
+        let typed = log(&[("a", "/help", 100), ("a", "words", 300), ("b", "/help", 300)]);
+        let has = |since| typed.has_command("a", Time(START + since));
+        assert_eq!([has(100), has(101)], [true, false]);
     }
 
     #[test]

@@ -90,14 +90,14 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
     let updated = Some(Time(stored.updated)).filter(|t| t.0 > 0);
     let seen = |fact| Observation::new(Witness::Store, fact).at(updated).from(source.clone());
     let mut fact = turn(&stored, below);
+    if hold.as_ref().is_some_and(|hold| stored.is_open() && !is_run(look, hold, &held.loose, &stored)) {
+        fact = Fact::Turn(Turn::Over(Outcome::Failed("the process that ran it is gone".into())));
+    }
     let open = matches!(fact, Fact::Turn(Turn::Open(_)));
     match &hold {
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             observations.extend(hosting(hold));
-            if stored.is_open() && !is_run(look, hold, &held.loose, &stored) {
-                fact = Fact::Turn(Turn::Over(Outcome::Failed("the server that ran it is gone".into())));
-            }
             let (now, more) = as_of(hold, &stored, fact);
             fact = now;
             match asks(hold, &stored, below) {
@@ -230,14 +230,13 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
 fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
     let open = matches!(stored.stand, Stand::Open | Stand::Unread(_)) || loose.own && !loose.quiet;
     let written = stored.updated + SLACK_MS >= loose.started;
-    let logged = loose.quiet && (look.now.0 - stored.updated > LOGGED_MS || is_anothers(loose, stored));
+    let logged = loose.quiet && (look.now.0 - stored.updated > LOGGED_MS || is_anothers(loose.heard.as_ref(), stored));
     loose.runs && open && written && !logged && loose.is_at(stored)
 }
 
 /// Whether its open turn was begun by another process, which had the time to log that.
-fn is_anothers(loose: &Loose, stored: &Stored) -> bool {
-    let elsewhere = |h: &Heard| log::is_at_work_elsewhere(&h.path, &h.runs, &stored.id, stored.since);
-    loose.heard.as_ref().is_some_and(elsewhere)
+fn is_anothers(heard: Option<&Heard>, stored: &Stored) -> bool {
+    heard.is_some_and(|h| log::is_at_work_elsewhere(&h.path, &h.runs, &stored.id, stored.since))
 }
 
 /// What a terminal that was told to continue shows, it does not say before it is asked something; a terminal of a
@@ -248,9 +247,13 @@ fn could_show(loose: &Loose, stored: &Stored) -> bool {
     continues || loose.shows.contains(&stored.id) || (loose.orphan && touched())
 }
 
-/// Whether anybody could run the open turn of a session that is held: a terminal of a server shows it, and does not.
+/// Whether anybody could run the open turn of a session that is held. A terminal of a server shows it, and does not; nor
+/// does one that has not named it since another began that turn, who would hold it if it were still there.
 fn is_run(look: &Look<'_>, hold: &Hold, loose: &[Loose], stored: &Stored) -> bool {
-    !matches!(hold.kind, Kind::Client | Kind::Errand) || loose.iter().any(|l| could_run(look, l, stored))
+    let shows = matches!(hold.kind, Kind::Client | Kind::Errand);
+    let silent = |h: &&Heard| h.whole && h.sessions.iter().all(|(id, at)| *id != stored.id || *at < stored.since);
+    let is_left = || is_anothers(hold.heard.as_ref().filter(silent), stored);
+    !(shows || is_left()) || loose.iter().any(|l| could_run(look, l, stored))
 }
 
 /// What a process asks a person.

@@ -259,7 +259,13 @@ fn at_a_dialog_in_the_place_of_its_prompt_it_waits_and_nothing_is_typed() {
     let viewer = stage.sandbox.terminal(&stage.lariat().args(["attach", &handle]));
     // What a person has opened: a key there changes a setting.
     viewer.wait_for_text("Type your message", DEADLINE);
-    for (opens, shown) in [("/model", "Esc to close"), ("/settings", "to change focus")] {
+    let opened = [
+        ("/model", "Esc to close"),
+        ("/settings", "to change focus"),
+        ("/editor", "Apply To"),
+        ("/footer", "to reorder"),
+    ];
+    for (opens, shown) in opened {
         command(&viewer, opens, || viewer.text().contains(shown));
         stage.until("waiting", "dialog: what was opened");
         let output = stage.sandbox.world().run(&stage.lariat().args(["send", &handle, "x", "--json"]));
@@ -280,6 +286,10 @@ fn at_a_dialog_in_the_place_of_its_prompt_it_waits_and_nothing_is_typed() {
         viewer.type_text(if prompt == "FAIL 404" { "2" } else { "1" });
         stage.until("idle", "last turn failed");
     }
+    // What was said can be taken back: a key there chooses how much.
+    viewer.wait_for_text("Type your message", DEADLINE);
+    command(&viewer, "/rewind", || viewer.text().contains("Stay at current position"));
+    stage.until("waiting", "dialog: what was opened");
     act(&stage, &["kill", &handle, "--json"]);
     stage.now().ended("stopped");
 }

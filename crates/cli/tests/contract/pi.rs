@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use lariat_testkit::{Child, DEADLINE, Exit, Key, Signal, agents::Pi, record::Store, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::looks::{Look, Row, Stage, Tokens, lines};
 
@@ -104,6 +104,23 @@ fn launched_headless_it_is_known_from_the_first_moment() {
     let look = stage.look();
     look.row(&id).ended("stopped");
     look.row(row.id()).ended("done").used(used);
+}
+
+/// This version has written nothing by then.
+#[test]
+fn killed_before_its_first_reply_it_was_cut_off() {
+    let stage = Stage::new("launch-cut-off");
+    let _pi = Pi::install(&stage.sandbox, &stage.model);
+    for (gate, way) in [("one", &["--headless"][..]), ("two", &[])] {
+        let prompt = format!("HOLD {gate} words");
+        let (_, id, pid) = launch(&stage, &[way, &["-p", &prompt]].concat());
+        stage.model.wait_for_hold(gate, DEADLINE);
+        stage.until_of(&id, "working", "").has("pid", pid.clone());
+        let pid = i32::try_from(pid.as_i64().expect("a pid")).expect("a pid");
+        assert!(stage.sandbox.world().process(pid).expect("it lives").signal(Signal::KILL));
+        let row = stage.until_look("it has ended", |look| look.find(&id).filter(|r| r.0["live"] == false).cloned());
+        row.ended("interrupted").has("restorable", true).has("exit", json!({"signal": 9}));
+    }
 }
 
 #[test]

@@ -217,6 +217,39 @@ fn what_another_run_has_logged_is_none_of_those_that_are_left() {
 }
 
 #[test]
+fn a_turn_that_another_began_and_left_open_is_nobody_s_who_has_the_session_open() {
+    let sandbox = Sandbox::new("opencode-left-open");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session_at("ses_one", &sandbox.work(), None, now() - 1000).asked("one").answered("1");
+    let tui = sandbox.lookalike("opencode", &["-s", "ses_one"]);
+    store.logs(&tui, "aaaa", "message=init count=1");
+    list(&sandbox).expect("ses_one", "idle", Some(tui.pid()));
+    let run = sandbox.lookalike("opencode", &["run", "-s", "ses_one"]);
+    let asks = |message: &str| {
+        let at = now();
+        let asked = json!({"role": "user", "time": {"created": at}});
+        store.sql(&format!("INSERT INTO message VALUES ('{message}', 'ses_one', {at}, {at}, '{asked}')"));
+    };
+    asks("msg_second");
+    // Whose it is, is logged a moment later.
+    list(&sandbox).expect("ses_one", "working", Some(run.pid()));
+    store.logs(&run, "bbbb", "message=loop session.id=ses_one step=0");
+    list(&sandbox).expect("ses_one", "working", Some(run.pid()));
+    run.signal(Signal::KILL);
+    run.wait(DEADLINE);
+    let seen = list(&sandbox);
+    seen.expect("ses_one", "idle", Some(tui.pid()));
+    assert_eq!(seen.session("ses_one")["reason"], "last turn failed: the process that ran it is gone");
+    // What is asked after that is its own.
+    let logged = now();
+    wait_until("a later moment", DEADLINE, || now() > logged + 1);
+    asks("msg_third");
+    list(&sandbox).expect("ses_one", "working", Some(tui.pid()));
+    store.logs(&tui, "aaaa", "message=loop session.id=ses_one step=0");
+    list(&sandbox).expect("ses_one", "working", Some(tui.pid()));
+}
+
+#[test]
 fn a_server_that_is_up_makes_nothing_live() {
     let sandbox = Sandbox::new("opencode-server");
     let store = OpenCodeStore::of(&sandbox);

@@ -276,6 +276,14 @@ fn s28_what_was_never_taken_up_is_asked_when_it_comes_back() {
     // As if that had been before it took its prompt up.
     let path = stage.sandbox.home().join(format!(".claude/projects/x/{}.jsonl", launched.id()));
     fs::write(&path, format!("{}\n", json!({"type": "mode", "sessionId": launched.id()}))).expect("a transcript");
+    // It was given one, and has come to no end of it.
+    let seen = list(&stage.sandbox);
+    seen.expect(launched.id(), "interrupted", None);
+    let reason = "cut off in the middle of a turn by signal 9 (nothing of it was recorded)";
+    assert_eq!(seen.session(launched.id())["reason"], reason);
+    fs::rename(stage.folder(&launched).join("exit.json"), stage.sandbox.home().join("aside")).expect("nobody saw it");
+    list(&stage.sandbox).expect(launched.id(), "interrupted", None);
+    fs::rename(stage.sandbox.home().join("aside"), stage.folder(&launched).join("exit.json")).expect("its place");
     let told = stage.act(&["resume", launched.handle()]);
     assert_eq!((&told["way"], &told["said"]), (&json!("native"), &json!("hi")), "{told}");
     assert_eq!((&told["id"], stage.runs("--resume")), (&launched.told["id"], 1), "{told}");

@@ -43,7 +43,7 @@ fn what_a_terminal_of_a_server_shows_is_not_over_and_a_dead_server_runs_nothing(
     server.signal(Signal::KILL);
     server.wait(DEADLINE);
     let row = stage.now().held_by(named.pid()).has("status", "idle");
-    stage.agree(&row.has("reason", "last turn failed: the server that ran it is gone"));
+    stage.agree(&row.has("reason", "last turn failed: the process that ran it is gone"));
     named.signal(Signal::KILL);
     named.wait(DEADLINE);
     stage.now().ended("interrupted").has("native_id", id);
