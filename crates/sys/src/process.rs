@@ -6,12 +6,12 @@
 //! also needs the namespace it was read in: the same number names another process
 //! in a container, and a record of one may lie in a directory that both share.
 
-use std::io::Read as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{fs, io};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::clock;
@@ -259,7 +259,8 @@ impl Stat {
     pub fn read(pid: u32) -> io::Result<Stat> {
         // The kernel gives all of it to the first who asks for as much.
         let mut bytes = [0; 2048];
-        let n = fs::File::open(format!("/proc/{pid}/stat"))?.read(&mut bytes)?;
+        let file = rustix::fs::open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let n = rustix::io::read(file, &mut bytes)?;
         Stat::parse(&bytes[..n]).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat"))
     }
 
