@@ -10,6 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 
+use lariat_sys::signals;
+
 /// How many threads begin.
 const FIRST: usize = 2;
 
@@ -38,6 +40,7 @@ impl Crew {
         let next = move || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let left = !self.jobs.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         let work = move || {
+            signals::leave_to_others();
             while let Some(job) = next() {
                 let _ = catch_unwind(AssertUnwindSafe(job)); // whoever waits for it is hung up on
             }

@@ -89,6 +89,22 @@ impl Drop for Heeded {
     }
 }
 
+/// Leaves all signals to the other threads, but for those that tell of a fault of this one: a thread that only helps, and may
+/// outlive what it helps with, would take what another waits for.
+pub fn leave_to_others() {
+    const FAULTS: [libc::c_int; 7] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
+    // SAFETY: the set is initialised by `sigfillset` before it is read and lives through the call.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&mut set);
+        for fault in FAULTS {
+            libc::sigdelset(&mut set, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+    }
+}
+
 /// Blocks no signal any more: for a copy of ours that is about to become another program,
 /// which would wait in vain for what we block.
 pub fn unblock() -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! the key or by being killed.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
 
 use lariat_core::Session;
 use lariat_core::terminal::Guard;
@@ -13,7 +14,7 @@ use lariat_engine::send::connect;
 use lariat_shim::client::{Client, Event};
 use lariat_shim::wire::{Attach, Size};
 use lariat_sys::signals::Caught;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
@@ -24,6 +25,8 @@ use crate::verbs::{find, question};
 
 /// What tells that our terminal has another size, and what else ends us: before that, the terminal is given back.
 const SIGNALS: [Signal; 5] = [Signal::WINCH, Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+/// A key that is only echoed is answered so soon that whoever sleeps meanwhile is woken later than that.
+const SOON: Duration = Duration::from_micros(250);
 /// What a full-screen program may have switched on.
 const RESET: &[u8] =
     b"\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[>4m\x1b[<u\x1b[0m\r\n";
@@ -108,6 +111,7 @@ fn view(mut client: Client, caught: &Caught, args: &args::Attach) -> Result<Left
     let mut out = Screen::default();
     let mut guard = (!args.allow_clipboard).then(Guard::default);
     let mut typed = [0; 4096];
+    let mut typed_at: Option<Instant> = None;
     loop {
         loop {
             match client.ready()? {
@@ -133,7 +137,12 @@ fn view(mut client: Client, caught: &Caught, args: &args::Attach) -> Result<Left
             PollFd::new(&stdin, PollFlags::IN),
         ];
         let count = if watch { 2 } else { 3 };
-        match poll(&mut fds[..count], None) {
+        let soon = typed_at.is_some_and(|at| at.elapsed() < SOON).then(Timespec::default);
+        match poll(&mut fds[..count], soon.as_ref()) {
+            Ok(0) => {
+                std::thread::yield_now();
+                continue;
+            }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(io::Error::from(e).into()),
         }
@@ -152,12 +161,14 @@ fn view(mut client: Client, caught: &Caught, args: &args::Attach) -> Result<Left
             }
         }
         if spoke {
+            typed_at = None;
             client.receive()?;
         }
         if keys {
             let n = rustix::io::read(io::stdin(), &mut typed).map_err(io::Error::from)?;
             let leave = typed[..n].iter().position(|b| *b == args.detach.0);
             client.input(&typed[..leave.unwrap_or(n)])?;
+            typed_at = Some(Instant::now());
             if leave.is_some() || n == 0 {
                 client.detach()?;
                 return Ok(Left::Here);

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Instant};
 
-use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Lookalike, Output, Sandbox, Signal, Size, wait_until};
 use serde_json::json;
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     claude_store::ClaudeStore,
     codex_store::CodexStore,
     damage::WITHOUT_OVERRIDE,
+    launching::{install, launch},
     resuming,
 };
 
@@ -123,6 +124,25 @@ fn s02_as_many_stores_that_hang_as_there_are_threads_hold_up_nobody_else() {
     let seen = Answer::of(&crowd.sandbox.world().run(&program));
     let warned: Vec<_> = seen.warnings().iter().filter_map(|w| Some(w.split_once(' ')?.0.to_owned())).collect();
     assert_eq!((seen.code, warned), (5, ["claude", "codex", "opencode"].map(str::to_owned).to_vec()));
+}
+
+/// Whoever reads a store that hangs is still there when a viewer has come up: signals are not for it.
+#[test]
+fn s02_a_viewer_beside_a_store_that_hangs_hears_what_it_is_told() {
+    let sandbox = Sandbox::new("s02-viewer");
+    install(&sandbox, "claude", "trap 'stty size > seen' WINCH; : > up; while :; do sleep 0.02; done");
+    let launched = launch(&sandbox, &["claude"]);
+    let written = |name: &str| fs::read_to_string(sandbox.work().join(name)).ok();
+    wait_until("its agent", DEADLINE, || written("up").is_some());
+    let program = lariat(&sandbox, &["attach", launched["handle"].as_str().expect("text"), "--deadline", "300ms"])
+        .env("LARIAT_PAUSE_AT", "opencode.observe")
+        .env("LARIAT_PAUSE_ON", silent(&sandbox));
+    let viewer = sandbox.terminal(&program);
+    viewer.wait_for_text("Ctrl-Q leaves", DEADLINE);
+    viewer.resize(Size { rows: 31, cols: 97 });
+    wait_until("the new size", DEADLINE, || written("seen").is_some_and(|size| size.trim() == "31 97"));
+    viewer.signal(Signal::TERM);
+    assert_eq!(viewer.wait(DEADLINE), Exit::Code(143));
 }
 
 #[test]

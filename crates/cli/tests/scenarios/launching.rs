@@ -19,7 +19,7 @@ fn with_agents(name: &str) -> Sandbox {
 }
 
 #[track_caller]
-fn launch(sandbox: &Sandbox, args: &[&str]) -> Value {
+pub fn launch(sandbox: &Sandbox, args: &[&str]) -> Value {
     let output = ask(sandbox, &[&["launch", "--json"], args].concat());
     assert_eq!(output.code(), 0, "{}", output.stderr);
     output.json()
