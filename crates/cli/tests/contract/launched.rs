@@ -73,7 +73,7 @@ fn of_a_codex_that_stores_nothing_its_output_tells() {
     let cut_off = stage.until_of(id(&launched), "interrupted", "cut off in the middle of a turn by signal 9");
     assert_eq!(cut_off.0["restorable"], false, "{cut_off}");
     let again = stage.sandbox.world().run(&stage.lariat().args(["resume", handle(&launched), "--json"]));
-    assert!(again.code() == 3 && again.stderr.contains("store nothing"), "{again:?}");
+    assert!(again.code() == 2 && again.stderr.contains("store nothing"), "{again:?}");
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn after_branch_the_handle_is_the_branch_s_for_good() {
     let stage = Stage::new("branch-launched");
     let _claude = Claude::install(&stage.sandbox, &stage.model);
     let launched = launch(&stage, &["claude", "-p", "first words"]);
-    stage.until("idle", "");
+    stage.until("idle", "turn over");
     let terminal = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
     terminal.wait_for_text("first words", DEADLINE);
     terminal.submit("/branch", DEADLINE);
