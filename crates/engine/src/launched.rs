@@ -406,7 +406,6 @@ impl Launched {
     pub fn testify(&self, places: &Places, now: Time, settling: &OnceLock<Instant>, sighting: &mut Sighting) -> bool {
         let seen = |fact| Observation::new(Witness::Shim, fact).from(places.shown(&self.folder));
         let told_nothing = sighting.observations.iter().all(|o| o.witness == Witness::Shim);
-        let said = || if told_nothing { self.turn() } else { None };
         let mute = self.adapter().is_some_and(|a| a.is_mute());
         if mute {
             sighting.observations.push(seen(Fact::Mute(described::WHY.into())));
@@ -446,7 +445,7 @@ impl Launched {
                 sighting.observations.extend(says.map(|state| seen(Fact::State(state))));
                 // One prompt, and its end is the turn's.
                 let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
-                sighting.observations.extend(turn.or_else(said).map(seen));
+                sighting.observations.extend(turn.or_else(|| self.turn(told_nothing)).map(seen));
                 // What it was given is not for one that it has gone on to.
                 let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
                 let given = self.shim.as_ref().filter(|_| own && self.may_not_have_begun(now));
@@ -480,7 +479,7 @@ impl Launched {
             if self.shim.is_some() && (told_nothing || self.is_named_and_of_another_boot(sighting)) {
                 sighting.observations.push(seen(Fact::Gone("its process is gone, and nobody saw how".into())));
             }
-            sighting.observations.extend(self.last_turn(None, None, told_nothing, sighting).map(seen));
+            sighting.observations.extend(self.last_turn(None, told_nothing, sighting).map(seen));
             return true;
         };
         // What it recorded long after that exit belongs to another run.
@@ -488,7 +487,7 @@ impl Launched {
         if sighting.process.is_some() || later {
             return true;
         }
-        let turn = self.last_turn(Some(exit), how, told_nothing, sighting);
+        let turn = self.last_turn(Some(how), told_nothing, sighting);
         sighting.observations.extend(turn.map(|fact| seen(fact).at(Some(exit.at))));
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));

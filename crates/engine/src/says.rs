@@ -6,7 +6,6 @@
 use lariat_adapters::Adapter;
 use lariat_adapters::look::Sighting;
 use lariat_core::{Exit, Fact, Observation, Session, State, Turn, Untrusted};
-use lariat_shim::record;
 use lariat_shim::ring::Output;
 use lariat_sys::file;
 
@@ -16,17 +15,16 @@ use crate::launched::Launched;
 const FIRST_LOOK: u64 = 64 << 10;
 
 impl Launched {
-    /// What is known of the last turn of one that has ended, besides what its store tells. `told_nothing` is whether that
-    /// tells nothing at all.
+    /// What is known of the last turn of one that has ended, besides what its store tells: `told_nothing` is whether that
+    /// tells nothing at all, `exit` how it ended, if anybody saw that it did.
     pub(crate) fn last_turn(
         &self,
-        exit: Option<&record::Exit>,
-        how: Option<Exit>,
+        exit: Option<Option<Exit>>,
         told_nothing: bool,
         sighting: &Sighting,
     ) -> Option<Fact> {
-        let said = exit.and_then(|_| self.was_cut_off()).or_else(|| if told_nothing { self.turn() } else { None });
-        let untold = || self.was_cut_off_untold(how, sighting);
+        let said = exit.and_then(|_| self.was_cut_off()).or_else(|| self.turn(told_nothing));
+        let untold = || self.was_cut_off_untold(exit.flatten(), sighting);
         said.or_else(|| untold().then(|| Fact::Turn(Turn::Open(Some("nothing of it was recorded".into())))))
     }
 
@@ -41,9 +39,9 @@ impl Launched {
         cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
     }
 
-    /// How its turn stands by what a headless one writes: nobody else tells that of one that is not stored.
-    pub(crate) fn turn(&self) -> Option<Fact> {
-        let adapter = self.adapter().filter(|_| self.record.launch.headless)?;
+    /// How its turn stands by what a headless one writes. It counts only where nobody else tells: of one that is not stored.
+    pub(crate) fn turn(&self, told_nothing: bool) -> Option<Fact> {
+        let adapter = self.adapter().filter(|_| self.record.launch.headless && told_nothing)?;
         let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
         adapter.turn_in_output(&last).map(Fact::Turn)
     }

@@ -153,11 +153,8 @@ fn wish_and_end(
         (Some(false), ..) => {
             let shim = launched.as_ref().filter(|l| l.exit.is_none()).and_then(|l| l.shim.as_ref());
             let agent = shim.map(|s| Identity::from(s.agent.clone()));
-            let here = match agent.as_ref().map(Identity::here) {
-                Some(Err(e)) => return Err(StopError::Open(shim.map_or(0, |s| s.agent.pid), e)),
-                Some(Ok(here)) => here.map(|(identity, _)| identity),
-                None => None,
-            };
+            let look = |agent: Identity| agent.here().map_err(|e| StopError::Open(agent.pid, e));
+            let here = agent.map(look).transpose()?.flatten().map(|(identity, _)| identity);
             here.filter(|i| !others.iter().any(|o| o.pid == Some(i.pid)))
         }
         _ => None,
