@@ -87,6 +87,7 @@ struct State {
     token: String,
     sessions: Vec<Value>,
     tasks: Vec<Value>,
+    approvals: Vec<Value>,
     messages: HashMap<String, Vec<Value>>,
     calls: Vec<(String, Value)>,
     closing: bool,
@@ -138,6 +139,7 @@ impl Gateway {
             token: token.to_owned(),
             sessions: Vec::new(),
             tasks: Vec::new(),
+            approvals: Vec::new(),
             messages: HashMap::new(),
             calls: Vec::new(),
             closing: false,
@@ -208,6 +210,16 @@ impl Gateway {
         let task = json!({"childSessionKey": format!("{key}:run:{transcript}"), "status": status, "error": error,
             "runtime": "cron", "endedAt": now()});
         self.state().tasks.insert(0, task);
+    }
+
+    /// Has the run of a session ask leave for a command, or for nothing any more.
+    pub fn ask(&self, key: &str, command: Option<&str>) {
+        let mut state = self.state();
+        state.approvals.retain(|a| a["request"]["sessionKey"] != key);
+        state.approvals.extend(command.map(|command| {
+            json!({"id": "a", "approvalKind": "exec", "createdAtMs": now(), "expiresAtMs": now() + 1_800_000,
+                "request": {"command": command, "sessionKey": key, "agentId": "main", "host": "gateway"}})
+        }));
     }
 
     /// Forgets a session.
@@ -329,7 +341,9 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
             scopes = params["scopes"].clone();
         }
         let admin = scopes.as_array().is_some_and(|s| s.contains(&json!("operator.admin")));
-        let answer = if method == "sessions.abort" && !admin && !matches!(manner, Manner::GrantsNoAdmin) {
+        let answer = if method == "exec.approval.list" && !admin {
+            Ok(json!([])) // those of other clients are not shown
+        } else if method == "sessions.abort" && !admin && !matches!(manner, Manner::GrantsNoAdmin) {
             // Runs that another client began.
             Err(refuse("INVALID_REQUEST", "unauthorized", Value::Null))
         } else {
@@ -454,6 +468,7 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
             }
             _ => Ok(list(&mut state, params, *manner == Manner::Miscounts)),
         },
+        "exec.approval.list" => Ok(json!(state.approvals)),
         "tasks.list" if *manner != Manner::Older => Ok(json!({"tasks": state.tasks})),
         "sessions.abort" => {
             let key = text("key");

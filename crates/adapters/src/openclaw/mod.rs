@@ -8,6 +8,7 @@
 //!
 //! Measured on 2026.9.6, protocol 4; see `docs/agents/openclaw.md`.
 
+mod approvals;
 mod device;
 mod http;
 mod memory;
@@ -76,6 +77,8 @@ impl Adapter for OpenClaw {
                 Ok(mut line) => {
                     let mut rows = rows::all(&mut line, &step)?;
                     tasks::complete(&mut line, &mut rows);
+                    drop(line);
+                    approvals::add(gateway, patience, &step, &mut rows);
                     (rows, None)
                 }
                 Err(Shut::Trouble(why)) => return Err(why),

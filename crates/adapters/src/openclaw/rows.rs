@@ -49,6 +49,9 @@ pub struct Row {
     pub updated: Option<i64>,
     pub started: Option<i64>,
     pub ended: Option<i64>,
+    /// What its run asks a person, or that it cannot be told, and since when. It is asked anew each time.
+    #[serde(skip)]
+    pub asks: Option<(Fact, Option<Time>)>,
 }
 
 impl Row {
@@ -77,6 +80,7 @@ impl Row {
             updated: time("updatedAt"),
             started: time("startedAt"),
             ended: time("endedAt"),
+            asks: None,
         })
     }
 
@@ -117,7 +121,9 @@ impl Row {
             Some(true) => {
                 let doing = (self.status.as_deref() == Some("queued")).then(|| "queued by the gateway".into());
                 let by = Untrusted::from("the gateway has a run of it open");
-                vec![seen(Fact::Alive { pid: None, by }), seen(Fact::Turn(Turn::Open(doing))).at(time(self.updated))]
+                let open = seen(Fact::Turn(Turn::Open(doing))).at(time(self.updated));
+                let asks = self.asks.clone().map(|(fact, since)| seen(fact).at(since));
+                [seen(Fact::Alive { pid: None, by }), open].into_iter().chain(asks).collect()
             }
             Some(false) => vec![
                 seen(Fact::Gone("the gateway has no run of it open".into())),

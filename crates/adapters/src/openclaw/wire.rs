@@ -297,8 +297,8 @@ pub const KEEP: Keep = |parent, key| {
                 | b"lastRunError" | b"label" | b"displayName" | b"derivedTitle" | b"model" | b"spawnedCwd"
                 | b"execCwd" | b"sessionRoot" | b"worktree" | b"branch" | b"parentSessionKey" | b"spawnedBy"
                 | b"createdAt" | b"updatedAt" | b"endedAt" | b"startedAt" | b"archived" | b"systemSent" | b"sessionId"
-                // the ledger
-                | b"tasks" | b"childSessionKey"
+                // the ledger, what is asked
+                | b"tasks" | b"childSessionKey" | b"request" | b"command" | b"sessionKey" | b"createdAtMs"
                 // a conversation, a run
                 | b"messages" | b"role" | b"content" | b"text" | b"name" | b"arguments" | b"timestamp"
                 | b"runId" | b"inFlightRun"

@@ -3,6 +3,7 @@
 //! A gateway takes long to start, so one test goes through all states of one gateway, which is
 //! killed and started again on the way.
 
+mod approvals;
 mod devices;
 mod many;
 

@@ -1,14 +1,13 @@
-//! Sessions of a gateway: scenarios 4, 5 and 6, every way a gateway can fail, and what is done
-//! through one.
+//! Sessions of a gateway: scenarios 4, 5 and 6, and every way a gateway can fail.
 
+mod acting;
 mod devices;
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
 
 use lariat_testkit::{
-    DEADLINE, Exit, Gateway, Sandbox,
-    gateway::{Abort, Manner, now, row},
-    wait_until,
+    Gateway, Sandbox,
+    gateway::{Manner, row},
 };
 use serde_json::{Value, json};
 
@@ -119,6 +118,36 @@ fn a_row_says_what_the_gateway_says() {
     // The token goes to the gateway and nowhere else.
     assert!(!seen.text.contains(TOKEN));
     assert_eq!(gateway.asked("connect")[0]["scopes"], json!(["operator.read"]), "looking may only look");
+}
+
+#[test]
+fn a_run_that_asks_leave_waits_and_who_may_not_see_that_is_told_so() {
+    let (sandbox, gateway) = stage("gateway-asks");
+    gateway.run(ONE);
+    gateway.run(TWO);
+    gateway.ask(ONE, Some("rm -rf build"));
+    let seen = list(&sandbox);
+    seen.expect(ONE, "waiting", None);
+    seen.expect(TWO, "working", None);
+    assert_eq!(seen.session(ONE)["reason"], "permission: exec rm -rf build");
+    let (code, told) = outcome(&sandbox, &["send", ONE, "more", "--json"]);
+    assert_eq!((code, &told["outcome"]), (3, &json!("blocked")), "{told}");
+    // Not granted: it is as it was, and says what it does not know.
+    gateway.behave(Manner::GrantsNoAdmin);
+    let seen = list(&sandbox);
+    seen.expect(ONE, "working", None);
+    let because = seen.session(ONE)["because"].to_string();
+    assert!(because.contains("waits for a person's leave could not be asked"), "{because}");
+    gateway.behave(Manner::Well);
+    gateway.ask(ONE, None);
+    list(&sandbox).expect(ONE, "working", None);
+    // Only while a run is open is more asked for than to read.
+    gateway.end(ONE, "done");
+    gateway.end(TWO, "done");
+    let before = gateway.asked("connect").len();
+    list(&sandbox).expect(ONE, "done", None);
+    let asked = gateway.asked("connect").split_off(before);
+    assert_eq!(asked.iter().map(|c| c["scopes"].clone()).collect::<Vec<_>>(), [json!(["operator.read"])]);
 }
 
 #[test]
@@ -426,147 +455,6 @@ fn s06_four_hundred_short_sessions_and_the_counts_are_true_at_each_moment() {
     assert!(seen.sessions().iter().all(|s| s["live"] == false));
     assert!(!ask(&sandbox, &["locks", "--json"]).stdout.contains("openclaw:"));
     assert!(gateway.asked("sessions.list").iter().any(|p| p["offset"] == 300));
-}
-
-#[test]
-fn stop_and_kill_go_through_the_gateway_and_end_when_it_says_so() {
-    let (sandbox, gateway) = stage("gateway-stop");
-    for verb in ["stop", "kill"] {
-        gateway.run(ONE);
-        gateway.on_abort(Abort::After(2));
-        let (code, told) = outcome(&sandbox, &[verb, ONE, "--json"]);
-        assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
-        assert_eq!(gateway.find(ONE).expect("a session")["status"], "killed", "it had ended when we were told");
-        let seen = list(&sandbox);
-        seen.expect(ONE, "stopped", None);
-        assert!(seen.session(ONE)["reason"].as_str().expect("text").contains("through lariat"));
-        let again = outcome(&sandbox, &[verb, ONE, "--json"]);
-        assert_eq!((again.0, &again.1["outcome"]), (0, &json!("gone")));
-    }
-    assert_eq!(gateway.asked("sessions.abort").len(), 2, "what is gone is not asked to end");
-    assert_eq!(gateway.asked("sessions.abort")[0], json!({"key": ONE, "clearQueued": true}));
-    // A new life ends in its own way.
-    gateway.run(ONE);
-    gateway.end(ONE, "failed");
-    gateway.set(ONE, "endedAt", json!(lariat_testkit::gateway::now() + 60_000));
-    list(&sandbox).expect(ONE, "failed", None);
-    // Without a durable wish nothing is asked of the gateway.
-    gateway.run(ONE);
-    let state = sandbox.state_dir().join("lariat");
-    fs::remove_dir_all(&state).expect("our records");
-    fs::write(&state, "in the way").expect("a file");
-    let (code, told) = outcome(&sandbox, &["kill", ONE, "--json"]);
-    assert_eq!((code, &told["outcome"]), (1, &json!("failed")), "{told}");
-    assert_eq!(gateway.asked("sessions.abort").len(), 2);
-    list(&sandbox).expect(ONE, "working", None);
-}
-
-#[test]
-fn who_may_end_a_run_is_the_gateway_s_to_say() {
-    let (sandbox, gateway) = stage("gateway-no-admin");
-    gateway.run(ONE);
-    gateway.behave(Manner::GrantsNoAdmin);
-    let (code, told) = outcome(&sandbox, &["stop", ONE, "--json"]);
-    assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
-    list(&sandbox).expect(ONE, "stopped", None);
-}
-
-#[test]
-fn a_kill_that_a_crash_cut_short_is_finished_through_the_gateway() {
-    for point in ["stop.wished", "openclaw.aborted"] {
-        let (sandbox, gateway) = stage("gateway-crash");
-        gateway.on_abort(Abort::Never);
-        gateway.run(ONE);
-        gateway.run(TWO);
-        gateway.end(TWO, "done");
-        let killed = lariat(&sandbox, &["kill", ONE]).env("LARIAT_DIE_AT", point);
-        assert_eq!(sandbox.world().run(&killed).exit, Exit::Signal(9), "it died at {point}");
-        // Looking shows it and does nothing.
-        let asked = gateway.asked("sessions.abort").len();
-        let seen = list(&sandbox);
-        seen.expect(ONE, "working", None);
-        assert!(seen.session(ONE)["reason"].as_str().expect("text").contains("kill asked"), "{:#}", seen.json);
-        assert_eq!(gateway.asked("sessions.abort").len(), asked);
-        // The next verb that acts finishes it, whatever that is about.
-        gateway.on_abort(Abort::AtOnce);
-        let other = ask(&sandbox, &["stop", TWO]);
-        assert_eq!(other.code(), 0, "{other:?}");
-        assert!(other.stderr.contains("finished what was cut short"), "{other:?}");
-        list(&sandbox).expect(ONE, "stopped", None);
-        // A later run is another life.
-        gateway.run(ONE);
-        ask(&sandbox, &["stop", TWO]);
-        list(&sandbox).expect(ONE, "working", None);
-    }
-}
-
-#[test]
-fn peek_send_and_wait_through_the_gateway() {
-    let (sandbox, gateway) = stage("gateway-talk");
-    gateway.put(row(ONE));
-    gateway.set(ONE, "label", json!("fix-login"));
-    gateway.say(ONE, json!({"role": "user", "content": "first"}));
-    gateway.say(
-        ONE,
-        json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"},
-            {"type": "text", "text": "the \u{1b}[31manswer"},
-            {"type": "toolCall", "name": "exec", "arguments": {"command": "make test"}}], "timestamp": 1_794_751_058_435u64}),
-    );
-    gateway.say(ONE, json!({"role": "toolResult", "content": "ok"}));
-    let peeked = ask(&sandbox, &["peek", "fix-login", "-n", "2", "--json"]).json();
-    assert_eq!(peeked["reply"], "the \u{1b}[31manswer");
-    let roles: Vec<&str> =
-        peeked["messages"].as_array().expect("a list").iter().filter_map(|m| m["role"].as_str()).collect();
-    assert_eq!(roles, ["person", "agent", "tool"]);
-    assert_eq!(peeked["messages"][2]["text"], "exec make test");
-    assert!(!ask(&sandbox, &["peek", "fix-login"]).stdout.contains('\u{1b}'), "nothing acts on a terminal");
-
-    let (code, told) = outcome(&sandbox, &["send", "fix-login", "go", "on", "--json"]);
-    assert_eq!((code, &told["outcome"]), (0, &json!("sent")), "{told}");
-    let [sent] = gateway.asked("chat.send").try_into().expect("one message");
-    assert_eq!((&sent["sessionKey"], &sent["message"]), (&json!(ONE), &json!("go on")));
-    assert_eq!(sent["idempotencyKey"].as_str().map(str::len), Some(36));
-    list(&sandbox).expect(ONE, "working", None);
-    let (code, told) = outcome(&sandbox, &["send", ONE, "again", "--json"]);
-    assert_eq!((code, &told["outcome"]), (3, &json!("busy")), "{told}");
-    assert_eq!(gateway.asked("chat.send").len(), 1);
-    let late = ask(&sandbox, &["wait", ONE, "--timeout", "1ms"]);
-    assert_eq!(late.code(), 4, "{late:?}");
-    let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", ONE]));
-    gateway.end(ONE, "done");
-    assert_eq!(waiting.output(lariat_testkit::DEADLINE).code(), 0);
-    // One that is deleted meanwhile is not sent to in silence.
-    gateway.delete(ONE);
-    assert_eq!(ask(&sandbox, &["send", ONE, "hello"]).code(), 2);
-    assert_eq!(ask(&sandbox, &["peek", ONE]).code(), 2);
-}
-
-#[test]
-fn what_a_gateway_s_session_says_is_followed_until_its_run_is_over() {
-    let (sandbox, gateway) = stage("gateway-follow");
-    let answer = |text: &str| gateway.say(ONE, json!({"role": "assistant", "content": text, "timestamp": now()}));
-    gateway.run(ONE);
-    answer("said before");
-    let following = sandbox.spawn(&lariat(&sandbox, &["peek", ONE, "-f", "--json"]));
-    let shows = |words: &str| wait_until(words, DEADLINE, || following.stdout().contains(words));
-    shows("said before");
-    answer("said meanwhile");
-    shows("said meanwhile");
-    answer("the last words");
-    gateway.end(ONE, "done");
-    let output = following.output(DEADLINE);
-    assert_eq!(output.code(), 0, "{output:?}");
-    for words in ["said meanwhile", "the last words"] {
-        assert_eq!(output.stdout.matches(words).count(), 1, "each once: {}", output.stdout);
-    }
-    // Over already, it is shown and no more; and a gateway that goes away is no end.
-    assert_eq!(ask(&sandbox, &["peek", ONE, "-f"]).code(), 0);
-    gateway.run(ONE);
-    let following = sandbox.spawn(&lariat(&sandbox, &["peek", ONE, "-f", "--json"]));
-    wait_until("it is followed", DEADLINE, || following.stdout().contains("the last words"));
-    gateway.behave(Manner::Http(503));
-    let output = following.output(DEADLINE);
-    assert_eq!((output.code(), output.stderr.contains("HTTP 503")), (5, true), "{output:?}");
 }
 
 #[test]

@@ -34,6 +34,18 @@ impl<'a> OpenClaw<'a> {
     /// # Panics
     /// When it is not installed.
     pub fn install(sandbox: &'a Sandbox, model: &Model) -> Self {
+        Self::install_with(sandbox, model, &json!({}))
+    }
+
+    /// The same, and it asks leave for every command.
+    ///
+    /// # Panics
+    /// When it is not installed.
+    pub fn install_asking(sandbox: &'a Sandbox, model: &Model) -> Self {
+        Self::install_with(sandbox, model, &json!({"exec": {"host": "gateway", "mode": "ask"}}))
+    }
+
+    fn install_with(sandbox: &'a Sandbox, model: &Model, tools: &Value) -> Self {
         stay_at_home(sandbox);
         let port = free_port();
         let store = sandbox.home().join(".openclaw");
@@ -47,6 +59,7 @@ impl<'a> OpenClaw<'a> {
                     "cost": {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0}}]}}},
             "agents": {"defaults": {"model": {"primary": "scripted/scripted-1"}, "heartbeat": {"every": "0m"}}},
             "update": {"checkOnStart": false},
+            "tools": tools,
         });
         fs::write(store.join("openclaw.json"), config.to_string()).expect("openclaw's configuration");
         Self { sandbox, port }
@@ -103,7 +116,12 @@ impl<'a> OpenClaw<'a> {
 
     /// Another client of it.
     pub fn client(&self) -> Client {
-        Client::connect(self.address())
+        Client::connect(self.address(), &[])
+    }
+
+    /// One that says it can give leave for what runs ask.
+    pub fn approver(&self) -> Client {
+        Client::connect(self.address(), &["approvals", "exec-approvals"])
     }
 
     /// A way to it by which a client is taken for one of another machine.
@@ -148,7 +166,7 @@ pub struct Client {
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> Self {
+    fn connect(address: SocketAddr, caps: &[&str]) -> Self {
         let stream = TcpStream::connect(address).expect("a gateway");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time-out");
         let (socket, _) = tungstenite::client(format!("ws://{address}"), stream).expect("a WebSocket");
@@ -157,7 +175,8 @@ impl Client {
             "connect",
             &json!({"minProtocol": 4, "maxProtocol": 4, "role": "operator",
                 "client": {"id": "cli", "mode": "cli", "version": "0", "platform": "linux"},
-                "scopes": ["operator.read", "operator.write", "operator.admin"], "auth": {"token": OpenClaw::TOKEN}}),
+                "scopes": ["operator.read", "operator.write", "operator.admin", "operator.approvals"],
+                "caps": caps, "auth": {"token": OpenClaw::TOKEN}}),
         );
         client
     }
