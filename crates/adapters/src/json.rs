@@ -10,10 +10,12 @@
 //! broken line cannot spoil the next. What is skipped is balanced, not
 //! validated.
 
+mod keys;
 mod scan;
 
 use std::io::{self, BufRead};
 
+pub use keys::Keys;
 pub use scan::skip_line;
 use scan::{escape, next_byte, skip, skip_string, stop, word};
 
@@ -63,6 +65,8 @@ struct Span {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key: Span,
+    /// Tells most keys apart: see [`keys::tag`].
+    tag: u8,
     kind: Kind,
     next: u32,
     child: u32,
@@ -116,7 +120,8 @@ impl Doc {
 
     fn value<R: BufRead>(&mut self, r: &mut R, first: u8, key: Span, depth: usize) -> Result<u32, Bad> {
         let me = self.nodes.len() as u32;
-        self.nodes.push(Node { key, kind: Kind::Null, next: NONE, child: NONE });
+        let tag = keys::tag(self.bytes(key));
+        self.nodes.push(Node { key, tag, kind: Kind::Null, next: NONE, child: NONE });
         let kind = match first {
             b'"' => Kind::String(self.string(r, self.limit_of(key))?),
             b'{' => {
@@ -325,10 +330,12 @@ impl<'a> Value<'a> {
     }
 
     /// A member of an object.
+    #[inline]
     pub fn get(&self, key: &str) -> Value<'a> {
         let is_object = matches!(self.node().map(|n| n.kind), Some(Kind::Object));
-        let found =
-            self.children(is_object).find(|v| v.node().is_some_and(|n| self.doc.bytes(n.key) == key.as_bytes()));
+        let (key, tag) = (key.as_bytes(), keys::tag(key.as_bytes()));
+        let is = |n: &Node| n.tag == tag && self.doc.bytes(n.key) == key;
+        let found = self.children(is_object).find(|v| v.node().is_some_and(is));
         found.unwrap_or(Value { doc: self.doc, node: NONE })
     }
 
