@@ -350,19 +350,32 @@ pub fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Of these files, those that it holds locked by a descriptor of its own. The kernel's table of all locks names the
-/// process that took one; that may have been a tool, which has ended since and left the lock with the descriptor.
-pub fn locked_files(pid: u32, among: impl Fn(&Path) -> bool) -> io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
+/// A file that a process has open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Opened {
+    /// Where it is.
+    pub path: PathBuf,
+    /// It may be written through this descriptor.
+    pub writes: bool,
+    /// It is locked by this descriptor. The kernel's table of all locks names the process that took one; that may have
+    /// been a tool, which has ended since and left the lock with the descriptor.
+    pub locks: bool,
+}
+
+/// Of these files, those that it has open.
+pub fn opened(pid: u32, among: impl Fn(&Path) -> bool) -> io::Result<Vec<Opened>> {
+    const O_ACCMODE: u32 = 0o3;
+    let mut files = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
         let Some(path) = fs::read_link(entry.path()).ok().filter(|p| among(p)) else { continue };
         let about = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy()));
-        if about.is_ok_and(|about| about.lines().any(|l| l.starts_with("lock:") && l.contains("FLOCK"))) {
-            paths.push(path);
-        }
+        let Ok(about) = about else { continue }; // closed this moment
+        let flags = about.lines().find_map(|l| u32::from_str_radix(l.strip_prefix("flags:")?.trim(), 8).ok());
+        let locks = about.lines().any(|l| l.starts_with("lock:") && l.contains("FLOCK"));
+        files.push(Opened { path, writes: flags.is_some_and(|f| f & O_ACCMODE != 0), locks });
     }
-    Ok(paths)
+    Ok(files)
 }
 
 /// A file that a process appends to, and where its own last write ended.
@@ -374,6 +387,8 @@ pub struct Appended {
     pub place: (u64, u64),
     /// The position after what was last written through this descriptor.
     pub position: u64,
+    /// The descriptor, by which it can be opened even where its name is gone.
+    pub through: PathBuf,
 }
 
 /// The regular files in a directory that a process has open for appending. The
@@ -397,7 +412,7 @@ pub fn appended(pid: u32, folder: &Path) -> io::Result<Vec<Appended>> {
         let value = |key: &str| info.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
         let flags = value("flags:").and_then(|f| u32::from_str_radix(f, 8).ok()).unwrap_or(0);
         if let Some(position) = value("pos:").and_then(|p| p.parse().ok()).filter(|_| flags & O_APPEND != 0) {
-            found.push(Appended { path, place: (stat.st_dev, stat.st_ino), position });
+            found.push(Appended { path, place: (stat.st_dev, stat.st_ino), position, through: entry.path() });
         }
     }
     Ok(found)

@@ -8,7 +8,7 @@
 //! | line | does |
 //! |---|---|
 //! | `flock PATH` | locks the file, made if missing, and keeps it |
-//! | `open PATH` | keeps the file open |
+//! | `open PATH`, `read PATH` | keeps the file open, for writing or only for reading |
 //! | `log PATH TEXT` | adds a line to the file and keeps it open, at the end of that line |
 //! | `close` | lets go of every file it holds |
 //! | `write PATH TEXT`, `write-line PATH TEXT` | replaces the file, or adds a line to it |
@@ -142,6 +142,7 @@ fn obey(line: &str, held: &mut Vec<File>) -> io::Result<String> {
     match verb {
         "ready" => {}
         "open" => held.push(keep.open(rest)?),
+        "read" => held.push(File::open(rest)?),
         // The position after the line is what the kernel tells of the descriptor.
         "log" => {
             let mut file = keep.open(first)?;

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use lariat_core::{Fact, Observation, Time, Unbound, Witness};
 use lariat_sys::scan::{Process, Table};
-use lariat_sys::{file, locks, process};
+use lariat_sys::process::{self, Opened};
+use lariat_sys::{file, locks};
 
 use super::{NAME, PROGRAMS, Role, role, role_of, warning};
 use crate::agent_process as ap;
@@ -28,6 +29,9 @@ pub struct Hold {
     pub server: bool,
     /// When the lock was made: the last one opened is the current one.
     pub opened: i64,
+    /// It has the rollout itself open, and not only to see how to go on with it: it has taken the thread up, as versions
+    /// without locks show it.
+    pub taken: bool,
 }
 
 /// What is known of the processes before any rollout is opened.
@@ -155,12 +159,18 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             .from(look.places.shown(&path));
         held.threads.insert(
             thread.to_owned(),
-            Hold { bond: Bond { process: process.clone(), evidence }, server: role == Role::Server, opened: key.mtime },
+            Hold {
+                bond: Bond { process: process.clone(), evidence },
+                server: role == Role::Server,
+                opened: key.mtime,
+                taken: false,
+            },
         );
     }
 }
 
-/// A lock that a tool took for it, as `flock` does for a script.
+/// A lock that a tool took for it, as `flock` does for a script, or that it has taken since the kernel's list was read.
+/// When it did is known if the file was made since it started.
 fn by_left_lock(agents: &[(&Process, Role)], held: &mut Held) {
     let thread = |path: &Path| {
         let name = path.file_name()?.to_str()?.strip_suffix(".lock").filter(|t| ap::is_uuid(t))?;
@@ -170,28 +180,41 @@ fn by_left_lock(agents: &[(&Process, Role)], held: &mut Held) {
         if held.threads.values().any(|h| h.bond.process.pid == process.pid) {
             continue;
         }
-        for path in process::locked_files(process.pid, |p| thread(p).is_some()).unwrap_or_default() {
-            let Some(id) = thread(&path) else { continue };
+        let files = process::opened(process.pid, |p| thread(p).is_some()).unwrap_or_default();
+        for lock in files.into_iter().filter(|f| f.locks) {
+            let Some(id) = thread(&lock.path) else { continue };
             let bond = bond(process, "it holds the thread's lock".into());
-            held.threads.entry(id).or_insert(Hold { bond, server: *role == Role::Server, opened: 0 });
+            let made = file::open(&lock.path).map_or(0, |(_, key)| key.mtime);
+            let opened = if Time(made / 1_000_000) < ap::started(process) { 0 } else { made };
+            held.threads.entry(id).or_insert(Hold { bond, server: *role == Role::Server, opened, taken: false });
         }
     }
 }
 
-/// Where the file lies is not asked: the store may be a link, and all of these use this store.
+/// Where the file lies is not asked: the store may be a link, and all of these use this store. Of a file that is only read
+/// the arguments may tell that it is another thread's: one that is forked, or one of all that are offered.
 fn by_rollout(agents: &[(&Process, Role)], held: &mut Held) {
+    fn thread(path: &Path) -> Option<&str> {
+        thread_of(path.file_name()?.to_str()?)
+    }
+    let mut found = Vec::new();
     for (process, role) in agents {
-        for path in process::open_files(process.pid).unwrap_or_default() {
-            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
-            let Some(thread) = thread_of(name) else { continue };
-            if held.threads.contains_key(thread) {
-                continue;
-            }
-            let fact = Fact::Alive { pid: Some(process.pid), by: "it has the rollout open".into() };
-            let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}/fd", process.pid));
-            let bond = Bond { process: (*process).clone(), evidence };
-            held.threads.insert(thread.to_owned(), Hold { bond, server: *role == Role::Server, opened: 0 });
+        let files = process::opened(process.pid, |p| thread(p).is_some()).unwrap_or_default();
+        found.extend(files.into_iter().map(|file| ((*process).clone(), role, file)));
+    }
+    found.sort_by_key(|(_, _, file)| !file.writes);
+    for (process, role, Opened { path, writes, .. }) in found {
+        let words: Vec<&str> = process.arguments().collect();
+        let resumes = words.contains(&"resume");
+        let is_its_own = |t: &str| !words.contains(&"fork") && (!resumes || words.contains(&t));
+        let Some(thread) = thread(&path).filter(|t| writes || is_its_own(t)) else { continue };
+        if held.threads.contains_key(thread) {
+            continue;
         }
+        let fact = Fact::Alive { pid: Some(process.pid), by: "it has the rollout open".into() };
+        let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}/fd", process.pid));
+        let (server, taken) = (*role == Role::Server, writes || !resumes);
+        held.threads.insert(thread.to_owned(), Hold { bond: Bond { process, evidence }, server, opened: 0, taken });
     }
 }
 
@@ -217,7 +240,7 @@ fn by_word(held: &mut Held, process: &Process, thread: String, by: String) {
         held.notes.entry(thread).or_default().push(note);
         return;
     }
-    held.threads.insert(thread, Hold { bond: bond(process, by), server: false, opened: 0 });
+    held.threads.insert(thread, Hold { bond: bond(process, by), server: false, opened: 0, taken: false });
 }
 
 fn bond(process: &Process, by: String) -> Bond {
