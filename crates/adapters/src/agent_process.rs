@@ -224,6 +224,22 @@ pub fn launched_for(places: &Places, process: &Process) -> Option<String> {
     read("launch.json")?.root().get("native_id").some_str().filter(|_| is_it).map(str::to_owned)
 }
 
+/// The first two numbers of the version of a program that would be started by this name, as the package says in which it
+/// stands; nothing, if it stands in none of that name.
+pub fn version_of(program: &str, package: &str) -> Option<(u32, u32)> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program =
+        std::env::split_paths(&path).map(|folder| folder.join(program)).find_map(|p| p.canonicalize().ok())?;
+    let said = program.ancestors().skip(1).take(3).find_map(|folder| {
+        let text = file::read_small(&folder.join("package.json"), 1 << 20).ok()?;
+        let doc = Doc::parse(&text, |_, key| matches!(key, b"name" | b"version"), 256).ok()?;
+        doc.root().get("name").some_str().filter(|name| name.ends_with(package))?;
+        doc.root().get("version").some_str().map(str::to_owned)
+    })?;
+    let mut numbers = said.split(['.', '-']).map(|n| n.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
 /// The argument that makes `lariat` own an agent's connection.
 pub const OWNS: &str = "__acp";
 

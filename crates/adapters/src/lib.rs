@@ -100,6 +100,15 @@ pub trait Adapter: Send + Sync {
     fn loses(&self, _places: &Places, _native_id: &str) -> Option<&'static str> {
         None
     }
+    /// Whether it would go on with what this transcript holds: it may note something there before anything is said.
+    fn goes_on_with(&self, _transcript: &Path) -> bool {
+        true
+    }
+    /// Whether the last words of one that ended at once say that it is too old for an option that we gave it, and that
+    /// it can do without ([`Ask::older`]).
+    fn is_older(&self, _last_words: &str) -> bool {
+        false
+    }
     /// The real program behind a wrapper that would die alone, if there is one.
     fn native(&self, _found: &Path) -> Option<PathBuf> {
         None
@@ -146,6 +155,11 @@ pub trait Adapter: Send + Sync {
     fn put_aside_in_output(&self, _ask: &lariat_core::Ask, _last: &[u8]) -> bool {
         false
     }
+    /// Whether its terminal tells which session it shows ([`is_elsewhere_in_output`](Self::is_elsewhere_in_output)); else
+    /// what it wrote there is not read for that.
+    fn tells_where(&self) -> bool {
+        false
+    }
     /// Whether the terminal of a live agent shows another place than the session of this title, by all that it wrote
     /// there: what is typed then is not said in that session. `argv` is what it was started with.
     fn is_elsewhere_in_output(&self, _all: &[u8], _title: Option<&str>, _argv: &[String]) -> bool {
@@ -165,6 +179,10 @@ pub trait Adapter: Send + Sync {
     /// nothing of.
     fn turn_in_output(&self, _last: &[u8]) -> Option<Turn> {
         None
+    }
+    /// Whether an agent that has ended was at a turn of this session by what it told beside its launch, in `folder`.
+    fn was_at_work(&self, _folder: &Path, _native_id: &str) -> io::Result<bool> {
+        Ok(false)
     }
     /// The signals that ask a session to end, gentlest first.
     fn gentle(&self) -> &'static [Signal] {
@@ -229,6 +247,12 @@ pub struct Ask {
     /// The command that hears what it tells by hooks, for agents that have them.
     #[serde(skip)]
     pub hook: Option<String>,
+    /// Only with what its older versions know: this one has said that it is one.
+    #[serde(skip)]
+    pub older: bool,
+    /// Where it is launched.
+    #[serde(skip)]
+    pub cwd: Option<PathBuf>,
 }
 
 /// How an agent is started.

@@ -169,7 +169,8 @@ pub enum Verb {
     Usage(Usage),
     /// Show what lariat did: who, what, on what evidence
     Journal(Journal),
-    /// Forget our own records of what has ended long ago; shows them unless --yes is given
+    /// Forget our own records of what has ended long ago, and those that could not be read and were put aside long ago;
+    /// shows them unless --yes is given
     #[command(alias = "prune")]
     Gc(Gc),
     /// Check what this machine offers, and what the lack of it costs

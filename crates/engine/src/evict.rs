@@ -2,10 +2,12 @@
 //!
 //! Only our own records go, and only of sessions whose process is proven gone
 //! and whose shim is gone too; the agents' stores are not ours to touch. What
-//! cannot be read or told stays.
+//! cannot be read or told stays. What could not be read, was put aside and told
+//! of for as long goes too.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use lariat_sys::{clock, file};
 
 use crate::launched::Launched;
 use crate::list::Known;
-use crate::records::{Wish, Wishes, folder_name};
+use crate::records::{self, Wish, Wishes, folder_name};
 
 /// How long what has ended is kept, unless a person says otherwise.
 const RETAIN: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -47,7 +49,7 @@ pub fn old(places: &Places, retain: Duration) -> Vec<Old> {
 pub(crate) fn old_among(places: &Places, retain: Duration, known: &Known) -> Vec<Old> {
     let sessions = places.state.join("sessions");
     let entries = file::Directory::open(&sessions).and_then(|d| d.entries()).unwrap_or_default();
-    let limit = clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX);
+    let limit = limit(retain);
     let Known { wishes, launched } = known;
     let launched = launched.by_id.values().chain(&launched.without_id);
     let launched: HashMap<&Path, &Launched> = launched.map(|l| (l.folder.as_path(), l)).collect();
@@ -99,6 +101,22 @@ fn last_of_wish(wish: &Wish) -> Option<Time> {
     let process = wish.process.clone().map(Identity::from);
     let gone = process.is_none_or(|p| matches!(p.is_alive(), Ok(false)));
     gone.then_some(wish.intent.at)
+}
+
+/// What was put aside so long ago: each file, and since when it lies there.
+pub fn aside(places: &Places, retain: Duration) -> Vec<(PathBuf, Time)> {
+    let limit = limit(retain);
+    records::lying_aside(places).into_iter().filter(|(_, since)| since.0 < limit).collect()
+}
+
+/// Forgets what was put aside; how many of them.
+pub fn forget_aside(places: &Places, aside: &[(PathBuf, Time)]) -> io::Result<usize> {
+    let paths: Vec<PathBuf> = aside.iter().map(|(path, _)| path.clone()).collect();
+    records::forget_aside(places, &paths)
+}
+
+fn limit(retain: Duration) -> i64 {
+    clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Forgets; how many of them.

@@ -82,6 +82,7 @@ fn ready(places: &Places, order: &Order) -> Result<Ready, LaunchError> {
     let adapter = start::adapter(&order.agent)?;
     let cwd = start::directory(&order.cwd)?;
     let mut ask = start::told_of(places, &order.agent, order.ask.clone());
+    ask.cwd = Some(cwd.clone());
     let program = start::program(adapter, &ask)?;
     // What is too long for an argument is typed into a terminal instead.
     let is_typed = ask.described.as_ref().is_some_and(|d| d.prompt == Given::Typed);
@@ -97,6 +98,16 @@ pub fn check(places: &Places, order: &Order) -> Result<PathBuf, LaunchError> {
 
 /// Launches an agent; with what went wrong with the command that was to run then.
 pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<String>), LaunchError> {
+    match attempt(question, order) {
+        Err(e) if e.is_older_than_asked() && !order.ask.older => {
+            let ask = Ask { older: true, ..order.ask.clone() };
+            attempt(question, &Order { ask, ..order.clone() })
+        }
+        attempted => attempted,
+    }
+}
+
+fn attempt(question: &Question, order: &Order) -> Result<(Started, Option<String>), LaunchError> {
     let places = &question.places;
     let Ready { adapter, cwd, program, mut ask, typed } = ready(places, order)?;
     durable::make_folder(&places.state).map_err(files(&places.state))?;

@@ -80,7 +80,9 @@ pub struct Wishes {
 impl Wishes {
     /// Reads all. Nothing there is nothing wished.
     pub fn read(places: &Places) -> Wishes {
-        let mut wishes = Wishes { warnings: lying_aside(places), ..Wishes::default() };
+        let told = "it could not be read and was put aside; delete it once nobody needs it";
+        let aside = lying_aside(places).into_iter().map(|(path, _)| warning(places, &path, told));
+        let mut wishes = Wishes { warnings: aside.collect(), ..Wishes::default() };
         let sessions = places.state.join("sessions");
         let entries = match file::Directory::open(&sessions).and_then(|d| d.entries()) {
             Ok(entries) => entries,
@@ -140,16 +142,51 @@ pub(crate) fn put_aside(path: &Path) -> io::Result<()> {
     let ours = |p: &&Path| p.file_name().is_some_and(|name| name == "sessions" || name == "claims");
     let state = path.ancestors().skip(1).find(ours).and_then(Path::parent).ok_or(io::ErrorKind::InvalidInput)?;
     let name = kept.strip_prefix(state).unwrap_or(&kept).to_string_lossy().into_owned();
+    let _list = listing_aside(state)?;
     durable::append(&state.join(ASIDE), name.as_bytes())
 }
 
-/// What was put aside and is still there.
-fn lying_aside(places: &Places) -> Vec<Warning> {
+/// Held by who changes the list of what was put aside: no line is lost that another adds meanwhile.
+fn listing_aside(state: &Path) -> io::Result<File> {
+    let file = open(&state.join("aside.lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// What was put aside and is still there, and since when. (A file's change of name is a change of its inode.)
+pub(crate) fn lying_aside(places: &Places) -> Vec<(PathBuf, Time)> {
+    use std::os::unix::fs::MetadataExt as _;
     let list = file::read_small(&places.state.join(ASIDE), LARGEST).unwrap_or_default();
     let names = String::from_utf8_lossy(&list).into_owned();
-    let there = names.lines().map(|name| places.state.join(name)).filter(|path| path.symlink_metadata().is_ok());
-    let told = "it could not be read and was put aside; delete it once nobody needs it";
-    there.map(|path| warning(places, &path, told)).collect()
+    let there = names.lines().map(|name| places.state.join(name)).filter_map(|path| {
+        let kept = path.symlink_metadata().ok()?;
+        Some((path, Time(kept.ctime() * 1000 + kept.ctime_nsec() / 1_000_000)))
+    });
+    there.collect()
+}
+
+/// Removes what was put aside, and from the list of it all that is there no longer; how many were removed.
+pub(crate) fn forget_aside(places: &Places, paths: &[PathBuf]) -> io::Result<usize> {
+    let list = places.state.join(ASIDE);
+    if !list.exists() {
+        return Ok(0);
+    }
+    let _list = listing_aside(&places.state)?;
+    let removed = paths.iter().filter(|path| {
+        #[expect(clippy::disallowed_methods, reason = "what could not be read, was told of, and is to be forgotten")]
+        std::fs::remove_file(path).is_ok()
+    });
+    let removed = removed.count();
+    let names = file::read_small(&list, LARGEST)?;
+    let left: Vec<&[u8]> = names
+        .split_inclusive(|b| *b == b'\n')
+        .filter(|name| places.state.join(&*String::from_utf8_lossy(name.trim_ascii_end())).symlink_metadata().is_ok())
+        .collect();
+    let left = left.concat();
+    if left != names {
+        durable::put(&places.state, ASIDE, &left)?;
+    }
+    Ok(removed)
 }
 
 /// Makes room for a record: one that cannot be read is put aside, never overwritten.

@@ -96,6 +96,8 @@ pub struct Resumed {
 /// Which way a session would go on; or why it cannot.
 pub fn way(places: &Places, session: &Session, launched: Option<&Launched>) -> Result<Way, String> {
     let on_record = session.because.iter().any(|(_, o)| matches!(o.witness, Witness::Store | Witness::Gateway));
+    let goes_on = |a: &dyn Adapter| session.transcript.as_deref().is_none_or(|t| a.goes_on_with(t));
+    let on_record = on_record && lariat_adapters::named(session.agent).is_none_or(goes_on);
     match (launched, unread(session)) {
         _ if adapter_is_mute(session) => described_way(places, session, launched),
         _ if on_record => Ok(Way::Native),
@@ -138,6 +140,13 @@ fn described_way(places: &Places, session: &Session, launched: Option<&Launched>
 
 /// Goes on with a session.
 pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, LaunchError> {
+    match attempt(question, id, again, false) {
+        Err(e) if e.is_older_than_asked() => attempt(question, id, again, true),
+        attempted => attempted,
+    }
+}
+
+fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<Resumed, LaunchError> {
     let places = &question.places;
     let all = Question { scope: Scope::All, ..question.clone() };
     stop::finish(places, &list(all.clone()).listing.sessions);
@@ -225,7 +234,7 @@ pub fn resume(question: &Question, id: &str, again: &Again) -> Result<Resumed, L
     let generation = if goes_on { before.map_or(1, |w| w.intent.generation + 1) } else { 1 };
     let there = elsewhere::seen_from(question, adapter, &stores);
     let mut asked = question_of(&session, launched.as_ref(), again, way, &folder);
-    (asked.command, asked.described) = (told.command, told.described);
+    (asked.command, asked.described, asked.older) = (told.command, told.described, older);
     // Agents copy a name with the rest, and then it would mean two.
     asked.name = session.name.as_ref().filter(|_| again.fork).map(|name| format!("{} ({handle})", name.raw()));
     let what = if again.fork { "fork" } else { "resume" };

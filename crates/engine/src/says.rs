@@ -3,6 +3,8 @@
 //! The last of it is read, and the agent's adapter knows what it means. It counts only where the agent's store does not
 //! tell: what a program draws is no record.
 
+use std::io;
+
 use lariat_adapters::Adapter;
 use lariat_adapters::look::Sighting;
 use lariat_core::{Exit, Fact, Observation, Session, State, Turn, Untrusted};
@@ -24,8 +26,11 @@ impl Launched {
         sighting: &Sighting,
     ) -> Option<Fact> {
         let said = exit.and_then(|_| self.was_cut_off()).or_else(|| self.turn(told_nothing));
-        let untold = || self.was_cut_off_untold(exit.flatten(), sighting);
-        said.or_else(|| untold().then(|| Fact::Turn(Turn::Open(Some("nothing of it was recorded".into())))))
+        said.or_else(|| match self.was_cut_off_untold(exit.flatten(), sighting) {
+            Ok(false) => None,
+            Ok(true) => Some(Fact::Turn(Turn::Open(Some("nothing of it was recorded".into())))),
+            Err(e) => Some(Fact::TurnUnread(format!("what it told of itself: {e}").into())),
+        })
     }
 
     /// What its output tells of a turn that was open when it ended, and that its store may not show.
@@ -34,21 +39,31 @@ impl Launched {
             let at_work = self.says().filter(|state| matches!(state, State::Busy | State::Waiting(_)));
             return at_work.map(|_| Fact::State(State::Busy));
         }
-        let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
-        let cut_off = self.adapter()?.finished_in_output(&last) == Some(false);
-        cut_off.then(|| Fact::Turn(Turn::Open(Some("it gave no result".into()))))
+        let adapter = self.adapter()?;
+        self.by_stdout(|last| {
+            let cut_off = adapter.finished_in_output(last) == Some(false);
+            cut_off.then(|| Turn::Open(Some("it gave no result".into())))
+        })
     }
 
     /// How its turn stands by what a headless one writes. It counts only where nobody else tells: of one that is not stored.
     pub(crate) fn turn(&self, told_nothing: bool) -> Option<Fact> {
         let adapter = self.adapter().filter(|_| self.record.launch.headless && told_nothing)?;
-        let last = file::tail(&self.folder.join("stdout"), FIRST_LOOK).ok()?;
-        adapter.turn_in_output(&last).map(Fact::Turn)
+        self.by_stdout(|last| adapter.turn_in_output(last))
     }
 
-    /// Whether it was given a prompt and cut off before anything was recorded of it: not every agent writes before its
+    /// What the last that a headless one wrote tells of its turn. A file that cannot be read is none that says nothing.
+    fn by_stdout(&self, tells: impl FnOnce(&[u8]) -> Option<Turn>) -> Option<Fact> {
+        match file::tail(&self.folder.join("stdout"), FIRST_LOOK) {
+            Ok(last) => tells(&last).map(Fact::Turn),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => Some(Fact::TurnUnread(format!("its output: {e}").into())),
+        }
+    }
+
+    /// Whether it was at a prompt and cut off before anything was recorded of it: not every agent writes before its
     /// first answer. On a terminal a person may have taken the prompt back, which leaves a record.
-    fn was_cut_off_untold(&self, how: Option<Exit>, sighting: &Sighting) -> bool {
+    fn was_cut_off_untold(&self, how: Option<Exit>, sighting: &Sighting) -> io::Result<bool> {
         let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
         let cut_off =
             self.shim.is_some() && sighting.process.is_none() && how.is_none_or(|exit| exit.signal().is_some());
@@ -57,7 +72,12 @@ impl Launched {
             fact => matches!(fact, Fact::TurnUnread(_) | Fact::Mute(_)),
         };
         let silent = self.record.launch.headless || sighting.transcript.is_none();
-        own && cut_off && self.record.prompted && silent && !sighting.observations.iter().any(tells)
+        if !own || !cut_off || !silent || sighting.observations.iter().any(tells) {
+            return Ok(false);
+        }
+        // What was typed, by `send` or by a person, is in no record of ours.
+        let was_at_work = |a: &dyn Adapter| a.was_at_work(&self.folder, &sighting.native_id);
+        Ok(self.record.prompted || self.adapter().map_or(Ok(false), was_at_work)?)
     }
 
     /// What its agent says of itself on its terminal, now or when it ended.
@@ -89,7 +109,8 @@ impl Launched {
 
     /// Whether its terminal shows another place than this session.
     pub fn shows_another_place(&self, session: &Session) -> bool {
-        let Some(adapter) = self.adapter().filter(|_| !self.record.launch.headless) else { return false };
+        let tells = |adapter: &&dyn Adapter| adapter.tells_where() && !self.record.launch.headless;
+        let Some(adapter) = self.adapter().filter(tells) else { return false };
         let all = Output::open(&self.folder).ok().and_then(|output| self.last_of_this_run(&output, u64::MAX));
         let title = session.title.as_ref().map(Untrusted::raw);
         all.is_some_and(|all| adapter.is_elsewhere_in_output(&all, title, &self.record.launch.argv))
@@ -114,5 +135,30 @@ impl Launched {
         let earlier = usize::try_from(from.saturating_sub(last.at)).unwrap_or(usize::MAX);
         last.bytes.drain(..earlier.min(last.bytes.len()));
         Some(last.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+    fn an_output_that_cannot_be_read_is_none_that_says_nothing() {
+        let folder = std::env::temp_dir().join(format!("lariat-says-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let record = serde_json::json!({"version": 1, "handle": "h", "argv": ["codex"], "cwd": "/", "headless": true,
+            "socket": "/s", "agent": "codex", "native_id": "n", "group": null, "created_at": "2026-11-15T08:00:00Z"});
+        std::fs::write(folder.join("launch.json"), record.to_string()).expect("a record");
+        let launched = Launched::read(&folder).expect("it can be read").expect("it was launched");
+        let seen = || [launched.turn(true), launched.last_turn(Some(None), true, &Sighting::default())];
+        assert_eq!(seen(), [None, None], "nothing was written");
+        std::fs::write(folder.join("stdout"), "{\"type\":\"turn.started\"}\n").expect("some output");
+        assert!(seen().iter().all(|fact| matches!(fact, Some(Fact::Turn(Turn::Open(_))))), "{:?}", seen());
+        std::fs::remove_file(folder.join("stdout")).expect("it was there");
+        std::fs::create_dir(folder.join("stdout")).expect("what cannot be read");
+        assert!(seen().iter().all(|fact| matches!(fact, Some(Fact::TurnUnread(_)))), "{:?}", seen());
+        assert_eq!(launched.turn(false), None, "its store tells");
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

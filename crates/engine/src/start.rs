@@ -141,6 +141,11 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
+    /// Whether its agent ended at once for an option that only later versions know.
+    pub(crate) fn is_older_than_asked(&self) -> bool {
+        matches!(self, Self::Died(agent, _, words) if adapter(agent).is_ok_and(|a| a.is_older(words)))
+    }
+
     /// Whether it may not be done, as things are, and nothing was tried.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Claimed(_) | Self::Full { .. } | Self::Alive(_) | Self::Settled(..))

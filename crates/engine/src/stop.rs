@@ -29,7 +29,7 @@ use std::time::Duration;
 use lariat_adapters::Adapter;
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::remote::Remote;
-use lariat_core::{Intent, Session, Time, Want};
+use lariat_core::{Fact, Intent, Session, Time, Want};
 use lariat_shim::record::Process;
 use lariat_shim::start::StartError;
 use lariat_sys::clock;
@@ -149,14 +149,7 @@ fn wish_and_end(
             Err(e) if is_gone(&e) => None,
             Err(e) => return Err(StopError::Open(pid, e)),
         },
-        // Its session was taken away from it, and it lives and has no other: it is what else the handle means.
-        (Some(false), ..) => {
-            let shim = launched.as_ref().filter(|l| l.exit.is_none()).and_then(|l| l.shim.as_ref());
-            let agent = shim.map(|s| Identity::from(s.agent.clone()));
-            let look = |agent: Identity| agent.here().map_err(|e| StopError::Open(agent.pid, e));
-            let here = agent.map(look).transpose()?.flatten().map(|(identity, _)| identity);
-            here.filter(|i| !others.iter().any(|o| o.pid == Some(i.pid)))
-        }
+        (Some(false), ..) => left_terminal(launched.as_ref(), others)?,
         _ => None,
     };
     if session.shared && held.is_some() {
@@ -220,6 +213,23 @@ fn wish_and_end(
     point("stop.ended");
     journal(places, how.verb(), session.id.raw(), &outcome);
     Ok(outcome)
+}
+
+/// The process of a session that was taken away from it: it lives and has no other, and is what else the handle means.
+fn left_terminal(launched: Option<&Launched>, others: &[Box<Session>]) -> Result<Option<Identity>, StopError> {
+    let shim = launched.filter(|l| l.exit.is_none()).and_then(|l| l.shim.as_ref());
+    let agent = shim.map(|s| Identity::from(s.agent.clone()));
+    let look = |agent: Identity| agent.here().map_err(|e| StopError::Open(agent.pid, e));
+    let here = agent.map(look).transpose()?.flatten().map(|(identity, _)| identity);
+    Ok(here.filter(|i| !others.iter().any(|o| o.pid == Some(i.pid))))
+}
+
+/// Whether a session has ended and left a terminal that can be ended: a person has moved it away from there. What cannot be
+/// told is yes: whoever ends it says so.
+pub fn has_left_terminal(places: &Places, session: &Session, others: &[Box<Session>]) -> bool {
+    let launched = session.handle.as_ref().filter(|_| was_left(session));
+    let launched = launched.and_then(|h| read_launched(places, h));
+    !matches!(left_terminal(launched.as_ref(), others), Ok(None))
 }
 
 /// Stores a wish for a session that is shown as its agent's own, and for the same session as it was launched: once it
@@ -447,7 +457,8 @@ fn finish_with(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Resul
         let Some(root) = wish.process.clone().map(Identity::from) else { continue };
         let locks = Locks::of(places, session.handle.as_deref(), session.id.raw());
         let _ending = locks.and_then(|l| l.ending());
-        if let Ok(Some((root, _))) = root.here() {
+        let anothers = |root: &Identity| was_left(session) && sessions.iter().any(|o| o.pid == Some(root.pid));
+        if let Some((root, _)) = root.here().ok().flatten().filter(|(root, _)| !anothers(root)) {
             let how = How { hard: wish.verb == "kill", grace: GRACE, force: false };
             finished.push((wish.id.clone(), end(places, session, sessions, root, &how)));
         }
@@ -495,16 +506,54 @@ fn take_over(places: &Places, id: &str, launched: &Launched) {
 }
 
 /// Whether a session still runs in the very process that was asked to end, or its
-/// gateway still has that very run open.
+/// gateway still has that very run open; or that process is the terminal that it left.
 pub fn is_unfinished(wish: &Wish, session: &Session) -> bool {
     let same = |w: &Process| Some(w.pid) == session.pid && Some(w.start) == session.start;
     let same_run = session.pid.is_none() && wish.run.as_ref().is_some_and(|run| Some(run.mark) == session.start);
     let same = wish.process.as_ref().is_some_and(same) || same_run;
-    wish.intent.want == Want::Stop && session.live == Some(true) && same
+    let lives = |p: &Process| matches!(Identity::from(p.clone()).is_alive(), Ok(true));
+    let terminal = || was_left(session) && wish.process.as_ref().is_some_and(lives);
+    wish.intent.want == Want::Stop && (session.live == Some(true) && same || terminal())
+}
+
+/// Whether a session has ended because a person took it away from its process, which may be there still.
+fn was_left(session: &Session) -> bool {
+    session.live == Some(false) && session.because.iter().any(|(_, o)| matches!(o.fact, Fact::Left(_)))
 }
 
 /// Whether only the gateway can tell if the run it has open is the one that was
 /// asked to end.
 fn may_be_unfinished(wish: &Wish, session: &Session) -> bool {
     wish.intent.want == Want::Stop && session.live == Some(true) && session.pid.is_none() && wish.run.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_that_cannot_be_looked_at_is_not_taken_for_gone() {
+        let record = serde_json::json!({"version": 1, "handle": "h", "argv": ["claude"], "cwd": "/", "headless": false,
+            "socket": "/s", "agent": "claude", "native_id": "n", "group": null, "created_at": "2026-11-15T08:00:00Z"});
+        let boot = clock::boot_id().expect("a boot");
+        let process = |pid: u32| serde_json::json!({"boot": boot, "pid": pid, "start": 1, "pidfd_inode": null});
+        let shim = |pid: u32| {
+            let shim = serde_json::json!({"version": 1, "protocol": 1, "program": "lariat", "shim": process(pid),
+                "agent": process(pid), "keeper": null, "socket": "/s", "cgroup": null,
+                "started_at": "2026-11-15T08:00:00Z", "taken_over_at": null});
+            serde_json::from_value(shim).expect("a shim")
+        };
+        let launched = |pid: u32| Launched {
+            folder: "/nowhere".into(),
+            record: serde_json::from_value(record.clone()).expect("a record"),
+            shim: Some(shim(pid)),
+            exit: None,
+            described: None,
+            unread: Vec::new(),
+        };
+        // This very process started at another time, so that one is gone; no process has the other number, and to ask
+        // for it fails.
+        assert!(matches!(left_terminal(Some(&launched(std::process::id())), &[]), Ok(None)));
+        assert!(matches!(left_terminal(Some(&launched(u32::MAX)), &[]), Err(StopError::Open(u32::MAX, _))));
+    }
 }

@@ -9,10 +9,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use lariat_core::{Fact, Observation, Unbound, Witness};
+use lariat_core::{Fact, Observation, Time, Unbound, Witness};
 use lariat_sys::process;
 use lariat_sys::scan::{Process, Table};
 
+use super::history::History;
 use super::registry::{self, Entry, Here, Holder, Job};
 use super::{NAME, Role, is_daemon, is_program, role, transcripts};
 use crate::agent_process as ap;
@@ -34,6 +35,11 @@ pub struct Bound {
     pub daemon: bool,
     /// Processes that hold none: their person chooses which to go on with, or looks at those in the background.
     pub choosing: Vec<Unbound>,
+    /// Processes that have left the session that they are registered with, and since when they write to another.
+    pub moved: Vec<(Unbound, Time)>,
+    /// Sessions that were moved to the background from a terminal that lariat launched for them and that is there still:
+    /// its handle goes on to answer, whether anything was said or not.
+    pub parked: HashSet<String>,
     /// Those of other users.
     pub strangers: Strangers,
 }
@@ -52,6 +58,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
 
     let mut bound = Bound { jobs: jobs.into_iter().map(|j| (j.session.clone(), j)).collect(), ..Bound::default() };
     let ours = |p: &Process| uses_store(look.places, p);
+    let history = History::new(look);
     let mut taken = HashSet::new();
     let here = Here::now();
     let mut held: Vec<(Entry, Holder)> = entries
@@ -75,9 +82,16 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
             if let Some((run, why)) = holds_none(&entry, process) {
                 taken.insert(process.pid);
                 bound.choosing.extend(ap::unbound(NAME, vec![(process.clone(), run)], |_| why.to_owned()));
+                let launched = || ap::launched_for(look.places, process).filter(|id| *id == entry.session);
+                bound.parked.extend(entry.parked.then(launched).flatten());
                 continue;
             }
             if has_not_found_it(store, &entry, process) {
+                continue;
+            }
+            if let Some(since) = has_left(&history, &entry, process) {
+                taken.insert(process.pid);
+                has_moved(&mut bound, look, process, since);
                 continue;
             }
             if taken.insert(process.pid) {
@@ -177,6 +191,27 @@ fn has_not_found_it(store: &Path, entry: &Entry, process: &Process) -> bool {
     told(&["-c", "--continue", "-cp", "-pc"])
         && !told(&["--fork-session", "--session-id"])
         && !transcripts::is_stored(store, &entry.session)
+}
+
+/// Where the registry stays with the session that a process began with, only history tells that it was told to go on
+/// to another one.
+fn has_left(history: &History<'_>, entry: &Entry, process: &Process) -> Option<Time> {
+    Some(entry).filter(|e| e.terse)?;
+    history.moved_on(&entry.session, ap::started(process))
+}
+
+/// Which one that is, a tool that it runs may tell.
+fn has_moved(bound: &mut Bound, look: &Look<'_>, process: &Process, since: Time) {
+    if let Some((session, fact)) = look.table.ok().and_then(|table| by_child(table, process)) {
+        let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}", process.pid));
+        bound.bonds.entry(session).or_insert_with(|| Bond { process: process.clone(), evidence });
+        return;
+    }
+    let why = "it has left the session that it is registered with for another";
+    let run = ap::Run { arguments: 1, script: false };
+    bound
+        .moved
+        .extend(ap::unbound(NAME, vec![(process.clone(), run)], |_| why.to_owned()).into_iter().map(|u| (u, since)));
 }
 
 /// Claude Code does not keep two processes off one session. The row shows the

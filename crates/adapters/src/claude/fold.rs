@@ -23,7 +23,7 @@ use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::json::{Keep, Value};
+use crate::json::{Keep, Keys, Value};
 use crate::needs::Need;
 use crate::reader::Fold;
 use crate::tool::Call;
@@ -80,6 +80,11 @@ pub struct Transcript {
     pub in_terminal: bool,
     pub custom_title: Option<String>,
     pub other_title: Option<String>,
+    /// Titles by hash of the record that each was made up to: versions before 2.1 wrote those of other sessions, too,
+    /// into whichever transcript was at hand.
+    titles: Vec<(u64, String)>,
+    /// The last record, by hash of its id.
+    last: u64,
     pub agent_name: Option<String>,
     pub prompt: Option<String>,
     pub started: Option<i64>,
@@ -114,6 +119,12 @@ pub struct Transcript {
     /// It adds up only if all lines were seen, so nothing is kept after a gap.
     messages: BTreeMap<u64, [u64; 4]>,
     gapped: bool,
+    /// Copies of how files were stand in it, and anything else: 2.1.47 leaves a file of nothing but copies whenever it
+    /// goes on with a session.
+    copies: bool,
+    speaks: bool,
+    /// Something was said in it.
+    said: bool,
     /// Nothing since the gap tells whether the turn was ended before: what a tool gives does not.
     blind: bool,
 }
@@ -135,6 +146,16 @@ impl Transcript {
         self.cost_tokens.filter(|_| self.left && all).map(|used| (to_tokens(used), self.cost_usd))
     }
 
+    /// Whether anything was said in it, by whomever: Claude Code goes on with nothing else, not even with what is queued.
+    pub fn is_a_conversation(&self) -> bool {
+        self.said
+    }
+
+    /// Whether it is no transcript of anything.
+    pub fn is_nobodys(&self) -> bool {
+        self.copies && !self.speaks
+    }
+
     /// Whether the process that left it had started after this.
     pub fn was_left_by_one_since(&self, at: Time) -> bool {
         self.left && self.cost_since.is_some_and(|since| since > at.0)
@@ -143,6 +164,23 @@ impl Transcript {
     /// Whether the model was told that this task of its own has come to an end.
     pub fn was_told_of(&self, task: &str) -> bool {
         self.told_of.contains(&xxh3_64(task.as_bytes()))
+    }
+
+    fn summary(&mut self, line: Value<'_>) {
+        let Some(title) = line.get("summary").some_str() else { return };
+        let leaf = line.get("leafUuid").some_str().map(|leaf| xxh3_64(leaf.as_bytes()));
+        match leaf.filter(|leaf| *leaf != self.last) {
+            Some(leaf) if self.titles.len() < 64 => self.titles.push((leaf, title.to_owned())),
+            Some(_) => {}
+            None => self.other_title = Some(title.to_owned()),
+        }
+    }
+
+    fn record(&mut self, id: &[u8]) {
+        self.last = xxh3_64(id);
+        if let Some(own) = self.titles.iter().position(|(leaf, _)| *leaf == self.last) {
+            self.other_title = Some(self.titles.swap_remove(own).1);
+        }
     }
 
     fn user(&mut self, line: Value<'_>) {
@@ -316,6 +354,10 @@ impl Transcript {
                 }
             }
             Some("remove" | "popAll") => self.unqueue(),
+            // 2.1.4 begins so, and writes what was asked only with the answer.
+            Some("dequeue") if self.stand == Stand::Unseen && !self.gapped => {
+                self.stand = Stand::Queued(Box::default());
+            }
             _ => {}
         }
     }
@@ -349,65 +391,25 @@ impl Transcript {
     }
 }
 
+/// What is kept of a line, wherever it stands in it.
+#[rustfmt::skip]
+static KEYS: Keys = Keys::new(&[
+    b"type", b"subtype", b"message", b"id", b"model", b"content", b"text", b"name", b"input", b"tool_use_id",
+    b"stop_reason", b"usage", b"input_tokens", b"output_tokens", b"cache_read_input_tokens",
+    b"cache_creation_input_tokens", b"timestamp", b"cwd", b"relocatedCwd", b"continuedInSessionId", b"forkedFrom",
+    b"gitBranch", b"version", b"entrypoint", b"isAbortedMidStream", b"isSidechain", b"isMeta", b"isCompactSummary",
+    b"promptSource", b"isApiErrorMessage", b"error", b"apiErrorStatus", b"operation", b"attachment", b"maxTurns",
+    b"preventContinuation", b"customTitle", b"agentName", b"aiTitle", b"summary", b"leafUuid", b"uuid",
+    b"totalCostUSD", b"hasUnknownModelCost", b"startTime", b"modelUsage", b"inputTokens", b"outputTokens",
+    b"cacheReadInputTokens", b"cacheCreationInputTokens",
+]);
+
 impl Fold for Transcript {
-    const KEEP: Keep = |parent, key| {
-        if matches!(parent, b"modelUsage" | b"input" | b"questions") || (parent, key) == (b"forkedFrom", b"sessionId") {
-            return true;
+    const KEEP: Keep = |parent, key| match KEYS.has(key) {
+        true => (parent, key) != (b"content", b"content"), // what a tool gave
+        false => {
+            matches!(parent, b"modelUsage" | b"input" | b"questions") || (parent, key) == (b"forkedFrom", b"sessionId")
         }
-        if (parent, key) == (b"content", b"content") {
-            return false; // what a tool gave
-        }
-        matches!(
-            key,
-            b"type"
-                | b"subtype"
-                | b"message"
-                | b"id"
-                | b"model"
-                | b"content"
-                | b"text"
-                | b"name"
-                | b"input"
-                | b"tool_use_id"
-                | b"stop_reason"
-                | b"usage"
-                | b"input_tokens"
-                | b"output_tokens"
-                | b"cache_read_input_tokens"
-                | b"cache_creation_input_tokens"
-                | b"timestamp"
-                | b"cwd"
-                | b"relocatedCwd"
-                | b"continuedInSessionId"
-                | b"forkedFrom"
-                | b"gitBranch"
-                | b"version"
-                | b"entrypoint"
-                | b"isAbortedMidStream"
-                | b"isSidechain"
-                | b"isMeta"
-                | b"isCompactSummary"
-                | b"promptSource"
-                | b"isApiErrorMessage"
-                | b"error"
-                | b"apiErrorStatus"
-                | b"operation"
-                | b"attachment"
-                | b"maxTurns"
-                | b"preventContinuation"
-                | b"customTitle"
-                | b"agentName"
-                | b"aiTitle"
-                | b"summary"
-                | b"totalCostUSD"
-                | b"hasUnknownModelCost"
-                | b"startTime"
-                | b"modelUsage"
-                | b"inputTokens"
-                | b"outputTokens"
-                | b"cacheReadInputTokens"
-                | b"cacheCreationInputTokens"
-        )
     };
 
     fn line(&mut self, line: Value<'_>) {
@@ -428,11 +430,19 @@ impl Fold for Transcript {
         if let Some(text) = line.get("version").some_str() {
             self.version = version(text);
         }
+        match line.get("uuid").word() {
+            b"" => {}
+            id => self.record(id),
+        }
         match line.get("entrypoint").word() {
             b"" => {}
             entrypoint => self.in_terminal = entrypoint == b"cli",
         }
-        match line.get("type").word() {
+        let kind = line.get("type").word();
+        (self.copies, self.speaks) =
+            if kind == b"file-history-snapshot" { (true, self.speaks) } else { (self.copies, true) };
+        self.said |= matches!(kind, b"user" | b"assistant");
+        match kind {
             b"user" if !self.is_aside(line) => self.user(line),
             b"assistant" => self.assistant(line),
             b"queue-operation" => self.queue(line),
@@ -443,7 +453,7 @@ impl Fold for Transcript {
             b"custom-title" => self.custom_title = kept("customTitle"),
             b"agent-name" => self.agent_name = kept("agentName"),
             b"ai-title" => self.other_title = kept("aiTitle"),
-            b"summary" => self.other_title = kept("summary"),
+            b"summary" => self.summary(line),
             b"continued-in" => {
                 self.left = true;
                 self.goes_on_as = kept("continuedInSessionId");

@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use lariat_core::Warning;
+use lariat_core::{Time, Warning};
 use lariat_sys::file;
 use memchr::memchr_iter;
 use serde::{Deserialize, Serialize};
@@ -31,12 +31,15 @@ const SHORT: usize = 12;
 /// What goes on to another session, with or without more words.
 const MOVES: [&str; 6] = ["/clear", "/reset", "/new", "/resume", "/continue", "/branch"];
 
+/// Of these, what goes on to one that was there before.
+const BACK: [&str; 2] = ["/resume", "/continue"];
+
 /// How much is looked through at once; after a line that counts, what followed it is looked at again.
 const WINDOW: usize = 8 << 10;
 
-/// When a session was last left, by hash of its id; and when for another one.
+/// When a session was last left, by hash of its id; and when for another one, and whether that was a new one.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-struct Exits(BTreeMap<u64, i64>, BTreeMap<u64, i64>);
+struct Exits(BTreeMap<u64, i64>, BTreeMap<u64, (i64, bool)>);
 
 impl Fold for Exits {
     const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
@@ -49,8 +52,8 @@ impl Fold for Exits {
         if WORDS.contains(&typed) {
             self.0.insert(xxh3_64(session.as_bytes()), at);
         }
-        if typed.split_whitespace().next().is_some_and(|word| MOVES.contains(&word)) {
-            self.1.insert(xxh3_64(session.as_bytes()), at);
+        if let Some(word) = typed.split_whitespace().next().filter(|word| MOVES.contains(word)) {
+            self.1.insert(xxh3_64(session.as_bytes()), (at, !BACK.contains(&word)));
         }
     }
 
@@ -115,7 +118,15 @@ impl<'a> History<'a> {
     /// Whether its process was told to go on to another session after its last record.
     pub fn went_on(&self, session: &str, last_record: Option<i64>) -> bool {
         let (exits, _) = self.read.get_or_init(|| self.read());
-        exits.1.get(&xxh3_64(session.as_bytes())).is_some_and(|at| last_record.is_none_or(|last| *at >= last))
+        exits.1.get(&xxh3_64(session.as_bytes())).is_some_and(|(at, _)| last_record.is_none_or(|last| *at >= last))
+    }
+
+    /// Whether a process that started then with a session was told to go on to another one: since when that one was
+    /// written to, if anything was said in it at all.
+    pub fn moved_on(&self, session: &str, started: Time) -> Option<Time> {
+        let (exits, _) = self.read.get_or_init(|| self.read());
+        let (at, new) = exits.1.get(&xxh3_64(session.as_bytes())).filter(|(at, _)| *at >= started.0)?;
+        Some(Time(if *new { *at } else { 0 }))
     }
 
     /// What could not be read of it, if it was asked at all.

@@ -18,7 +18,7 @@ mod spent;
 pub mod talk;
 mod transcripts;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lariat_core::{Outcome, Turn, Untrusted};
 use lariat_sys::scan::Process;
@@ -133,6 +133,7 @@ impl Adapter for Claude {
         sessions::tell(look, &bound, &mut report);
         // None of the sessions is theirs.
         report.unbound.append(&mut bound.choosing);
+        report.unbound.extend(bound.moved.into_iter().map(|(process, _)| process));
         report.watch.push(look.places.claude.join("sessions"));
         report.watch.push(look.places.claude.join("projects"));
         report
@@ -165,6 +166,11 @@ impl Adapter for Claude {
             arguments.extend(["--fork-session".to_owned(), "--session-id".to_owned(), id.clone()]);
         }
         plan(arguments, Some(id), ask)
+    }
+
+    /// What cannot be read is left to the program to judge.
+    fn goes_on_with(&self, transcript: &Path) -> bool {
+        transcripts::read(transcript).is_none_or(|t| t.is_a_conversation())
     }
 
     fn came_up(&self, places: &Places, native_id: &str, pid: u32) -> Option<bool> {

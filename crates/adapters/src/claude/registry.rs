@@ -37,6 +37,8 @@ pub struct Entry {
     pub spare: bool,
     /// Its session was moved to the background and goes on there; the rest of the entry stays as it was then.
     pub parked: bool,
+    /// A terminal of a version, 2.1.90 or so, that never says here more than which session it began with.
+    pub terse: bool,
     pub path: PathBuf,
     pub pid: u32,
     pub session: String,
@@ -132,6 +134,7 @@ fn read(path: &Path) -> Result<Option<Entry>, String> {
         path: path.to_owned(),
         spare: v.get("spare").is_true(),
         parked: v.get("parkedJobId").some_str().is_some(),
+        terse: state.is_none() && v.get("entrypoint").str() == Some("cli") && !v.get("version").exists(),
         pid,
         session,
         cwd: text("cwd"),

@@ -41,12 +41,13 @@ pub fn tell(look: &Look<'_>, bound: &Bound, report: &mut Report) {
 }
 
 fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &mut Report) {
-    let loose = !report.unbound.is_empty() || !bound.strangers.is_empty();
+    let loose = !report.unbound.is_empty() || !bound.moved.is_empty() || !bound.strangers.is_empty();
     let everyone = look.scope == Scope::All || look.table.is_err() || loose;
     let needed = |session: &str| {
         let checkable = |(_, holder): &(Entry, Holder)| !matches!(holder, Holder::Elsewhere(_));
         everyone
             || bound.bonds.contains_key(session)
+            || bound.parked.contains(session)
             || bound.entries.get(session).is_some_and(|all| !all.iter().all(checkable))
             || (bound.daemon && bound.jobs.get(session).is_some_and(|j| j.open))
     };
@@ -99,11 +100,12 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
     report.saving.push(saving);
     report.lines.reserve_exact(stored.len());
     for (row, warnings) in told.into_iter().filter_map(|told| Some(*told.into_inner()?)) {
-        report.add(row);
+        row.into_iter().for_each(|row| report.add(row));
         report.warnings.extend(warnings);
     }
     // Sessions without a transcript: at their first prompt, or ended before it.
     let mut others: Vec<&String> = bound.bonds.keys().chain(bound.entries.keys()).chain(bound.jobs.keys()).collect();
+    others.extend(&bound.parked);
     others.sort_unstable();
     others.dedup();
     if !others.is_empty() {
@@ -131,6 +133,7 @@ fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> b
     look.scope == Scope::All
         || look.table.is_err()
         || bound.bonds.contains_key(session)
+        || bound.parked.contains(session)
         || bound.entries.get(session).is_some_and(|all| all.iter().any(|(_, h)| matches!(h, Holder::Elsewhere(_))))
         || bound.jobs.get(session).is_some_and(|job| may_start(look, bound, job, false))
 }
@@ -162,11 +165,16 @@ impl Telling<'_> {
             };
             warnings.extend(error.map(|e| registry::warning(self.look, &file.path, e)));
         }
+        let unheard =
+            !self.bound.bonds.contains_key(&*stored.session) && !self.bound.entries.contains_key(&*stored.session);
+        if unheard && main.as_ref().is_ok_and(|main| main.whole && main.fold.is_nobodys()) {
+            return Box::new((None, warnings));
+        }
         let agents = agents.into_iter().filter_map(|(file, read)| Some((file, *read.ok()?)));
         let seen = Some((stored.main.path.clone(), self.seen(stored, main, agents.collect())));
         let session = stored.session.to_string();
         let sighting = sighting(self.look, self.bound, self.history, session, seen, self.unbound);
-        Box::new(((self.look.judge)(NAME, sighting), warnings))
+        Box::new((Some((self.look.judge)(NAME, sighting)), warnings))
     }
 
     fn seen(&self, stored: &Stored, main: Read, agents: Vec<(&Found, Reading<Transcript>)>) -> Seen {
@@ -288,10 +296,17 @@ fn sighting(
 
     match bond {
         Some(bond) => observations.push(bond.evidence.clone()),
+        // Nothing was said: its terminal's entry is all that there is of it.
+        None if path.is_none() && bound.parked.contains(&session) => {
+            let parked = |fact| Observation::new(Witness::Registry, fact);
+            observations.push(parked(Fact::Gone("its terminal has no session any more".into())));
+            observations.push(parked(Fact::Left("moved to the background".into())));
+        }
         None => {
             let starting = job.filter(|j| may_start(look, bound, j, seen.is_some()));
             let candidate = crate::look::could_be(unbound, cwd.as_deref()).map(|u| u.pid);
-            let candidate = candidate.map(could_be).or_else(|| bound.strangers.could_hold(path.as_deref()?));
+            let candidate = candidate.or_else(|| moved_to(bound, cwd.as_deref(), transcript)).map(could_be);
+            let candidate = candidate.or_else(|| bound.strangers.could_hold(path.as_deref()?));
             presence(look, entries, starting, transcript, candidate, &mut observations);
         }
     }
@@ -313,6 +328,7 @@ fn sighting(
         let written = seen.written.map_or(0, |t| t.0 * 1_000_000);
         if young.any(|b| ap::is_past(&fact, updated, written, &b.process)) {
             observations.push(store(Fact::Note(format!("{}, before this process started", fact.told().raw()).into())));
+            observations.extend(entry.and_then(|e| rests(look, e)));
         } else {
             observations.push(store(fact));
         }
@@ -334,6 +350,9 @@ fn sighting(
                 observations.extend(moved.or(left));
             }
         }
+    }
+    if seen.is_none() {
+        observations.extend(entry.and_then(|e| rests(look, e)));
     }
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
     let ended = ended.filter(|at| *at <= look.now); // no file was written in the future
@@ -406,6 +425,20 @@ fn presence(
         Ok(_) => candidate.unwrap_or_else(|| Fact::Gone("no claude process could be it".into())),
     };
     observations.push(Observation::new(Witness::Process, fact));
+}
+
+/// A terminal that is registered is past its dialogs: where nothing was recorded since it started, it is at its prompt.
+/// Later versions say so themselves.
+fn rests(look: &Look<'_>, entry: &Entry) -> Option<Observation> {
+    let rests = Observation::new(Witness::Registry, Fact::State(State::Idle)).at(entry.started.map(Time));
+    entry.terse.then(|| rests.from(look.places.shown(&entry.path)))
+}
+
+/// A process that has gone on to another session than its own could hold what was written since.
+fn moved_to(bound: &Bound, cwd: Option<&str>, transcript: Option<&Transcript>) -> Option<u32> {
+    let updated = transcript.and_then(|t| t.updated).map(Time);
+    let written = bound.moved.iter().filter(|(_, since)| updated.is_none_or(|at| at >= *since));
+    written.into_iter().find_map(|(u, _)| crate::look::could_be(std::slice::from_ref(u), cwd).map(|u| u.pid))
 }
 
 fn could_be(pid: u32) -> Fact {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use lariat_core::{Row, Warning};
-use lariat_sys::file::{Directory, Kind};
+use lariat_sys::file::{self, Directory, Kind};
 
 use super::below::{self, Below, sub_agents};
 use super::fold::Transcript;
@@ -14,6 +14,7 @@ use super::registry;
 use super::sessions::Telling;
 use crate::agent_process as ap;
 use crate::look::Scope;
+use crate::reader::Reader;
 use crate::store::{self, Early, Finder, Found, Fresh, Loading, in_parallel_with};
 
 /// A transcript on disk, and the files of its sub-agents.
@@ -38,8 +39,8 @@ impl Stored {
     }
 }
 
-/// A session as it is told, and what could not be read of it.
-pub(super) type Told = Box<(Row, Vec<Warning>)>;
+/// A session as it is told, unless it is none, and what could not be read of it.
+pub(super) type Told = Box<(Option<Row>, Vec<Warning>)>;
 
 /// Some of a folder's transcripts, and what could not be looked at.
 type Share = (Vec<Stored>, Vec<Warning>);
@@ -184,6 +185,13 @@ impl Telling<'_> {
         }
         Some(stored)
     }
+}
+
+/// What the two ends of a transcript tell, if it can be read.
+pub(super) fn read(path: &Path) -> Option<Transcript> {
+    let (file, key) = file::open(path).ok()?;
+    let reading = Reader::<Transcript>::default().read(file, &key, None, false).ok()?;
+    Some(reading).filter(|r| r.unread.is_none()).map(|r| r.fold)
 }
 
 /// Whether a session has a transcript, in whichever project.

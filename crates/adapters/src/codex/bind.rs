@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use lariat_core::{Fact, Observation, Time, Unbound, Witness};
-use lariat_sys::scan::{Process, Table};
 use lariat_sys::process::{self, Opened};
+use lariat_sys::scan::{Process, Table};
 use lariat_sys::{file, locks};
 
 use super::{NAME, PROGRAMS, Role, role, role_of, warning};

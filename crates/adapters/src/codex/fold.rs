@@ -15,7 +15,7 @@
 use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Doc, Keep, Value};
+use crate::json::{Doc, Keep, Keys, Value};
 use crate::needs::Need;
 use crate::reader::Fold;
 use crate::tool::{Call, gist};
@@ -85,6 +85,8 @@ pub struct Rollout {
     recorded: bool,
     /// What had been used when its context was full: the process has counted from nothing since.
     before: Option<[u64; 4]>,
+    /// Its process has said that it has counted nothing: before 0.9x one that goes on with a thread begins so.
+    fresh: bool,
     has_tasks: bool,
     /// What went wrong in the open turn, and what that needs of a person: it counts when the turn ends.
     wrong: Option<(String, Option<Need>)>,
@@ -192,7 +194,7 @@ impl Rollout {
             "thread_settings_applied" if self.model.is_none() => {
                 self.model = p.get("thread_settings").get("model").some_str().map(str::to_owned);
             }
-            "token_count" => self.count(p.get("info").get("total_token_usage")),
+            "token_count" => self.count(p.get("info")),
             _ => {}
         }
     }
@@ -279,12 +281,18 @@ impl Rollout {
     fn record(&mut self, total: Value<'_>) {
         if total.exists() {
             (self.tokens, self.recorded, self.before) = (count(total), true, None);
+            self.fresh = false;
         }
     }
 
     /// What the process has counted: nothing new if it said so before, or if it echoes a record.
-    fn count(&mut self, total: Value<'_>) {
+    fn count(&mut self, info: Value<'_>) {
+        let total = info.get("total_token_usage");
         let told = count(total);
+        self.fresh |= told.is_none() && self.tokens.is_some();
+        if told.is_some() && std::mem::take(&mut self.fresh) && told == count(info.get("last_token_usage")) {
+            (self.before, self.counted) = (self.tokens, None);
+        }
         if !total.exists() || told.is_some() && self.counted == told {
             return;
         }
@@ -349,64 +357,64 @@ fn place(context: &str) -> Option<&str> {
     tagged().or_else(line).map(str::trim).filter(|place| place.starts_with('/'))
 }
 
+/// What is kept of a line, wherever it stands in it.
+static KEYS: Keys = Keys::new(&[
+    b"timestamp",
+    b"type",
+    b"payload",
+    b"cwd",
+    b"git",
+    b"branch",
+    b"forked_from_id",
+    b"history_base",
+    b"end_ordinal_exclusive",
+    b"ordinal",
+    b"thread_id",
+    b"history_mode",
+    b"source",
+    b"subagent",
+    b"internal",
+    b"thread_spawn",
+    b"parent_thread_id",
+    b"thread_source",
+    b"agent_nickname",
+    b"turn_id",
+    b"thread_settings",
+    b"root_turn_id",
+    b"model",
+    b"approval_policy",
+    b"approvals_reviewer",
+    b"item",
+    b"content",
+    b"text",
+    b"message",
+    b"error",
+    b"codex_error_info",
+    b"reason",
+    b"info",
+    b"total_token_usage",
+    b"last_token_usage",
+    b"thread_token_usage",
+    b"role",
+    b"last_agent_message",
+    b"name",
+    b"arguments",
+    b"input",
+    b"action",
+    b"call_id",
+    b"http_status_code",
+]);
+
 impl Fold for Rollout {
     /// The first line has all of the agent's instructions in it.
     const HEAD_READ: usize = 32 << 10;
     const KEEP: Keep = |parent, key| {
-        if parent == b"action"
-            || parent == b"codex_error_info"
-            || key == b"http_status_code"
+        KEYS.has(key)
+            || matches!(
+                parent,
+                b"action" | b"codex_error_info" | b"total_token_usage" | b"last_token_usage" | b"thread_token_usage"
+            )
             || (matches!(parent, b"" | b"payload" | b"item") && key == b"id")
-            || parent == b"total_token_usage"
-            || parent == b"thread_token_usage"
-        {
-            return true;
-        }
-        matches!(
-            key,
-            b"timestamp"
-                | b"type"
-                | b"payload"
-                | b"cwd"
-                | b"git"
-                | b"branch"
-                | b"forked_from_id"
-                | b"history_base"
-                | b"end_ordinal_exclusive"
-                | b"ordinal"
-                | b"thread_id"
-                | b"history_mode"
-                | b"source"
-                | b"subagent"
-                | b"internal"
-                | b"thread_spawn"
-                | b"parent_thread_id"
-                | b"thread_source"
-                | b"agent_nickname"
-                | b"turn_id"
-                | b"thread_settings"
-                | b"root_turn_id"
-                | b"model"
-                | b"approval_policy"
-                | b"approvals_reviewer"
-                | b"item"
-                | b"content"
-                | b"text"
-                | b"message"
-                | b"error"
-                | b"codex_error_info"
-                | b"reason"
-                | b"info"
-                | b"total_token_usage"
-                | b"thread_token_usage"
-                | b"role"
-                | b"last_agent_message"
-                | b"name"
-                | b"arguments"
-                | b"input"
-                | b"action"
-                | b"call_id"
-        )
     };
 
     fn line(&mut self, line: Value<'_>) {
@@ -437,6 +445,7 @@ impl Fold for Rollout {
         (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
         (self.tokens, self.counted, self.recorded, self.before, self.wrong) = (None, None, false, None, None);
+        self.fresh = false;
         self.gave = true; // what is left out, or cannot be read, may have been an answer
         self.gapped = true;
     }

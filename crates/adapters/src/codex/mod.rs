@@ -89,6 +89,12 @@ const TAKES_A_WORD: [&str; 20] = [
     "--add-dir",
 ];
 
+/// Keeps a terminal from being one of the shared daemon.
+const NO_DAEMON: &str = "--no-daemon";
+
+/// How a folder with programs for this machine begins.
+const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-" } else { "x86_64-unknown-linux-" };
+
 /// How its title begins while it needs a person, in turn.
 const ASKING: [&str; 2] = ["[ ! ] Action Required", "[ . ] Action Required"];
 
@@ -184,15 +190,17 @@ impl Adapter for Codex {
     }
 
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
-        // One process per session: the shared daemon would hold it otherwise.
-        let way: &[&str] = if ask.headless { &["exec", "--json"] } else { &["--no-daemon"] };
-        plan(way, None, ask)
+        plan(way(&[], ask), None, ask)
     }
 
     fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
         let verb = if past.fork { "fork" } else { "resume" };
-        let way: &[&str] = if ask.headless { &["exec", verb, "--json"] } else { &[verb, "--no-daemon"] };
-        plan(way, Some(past), ask)
+        plan(way(&[verb], ask), Some(past), ask)
+    }
+
+    /// Versions before 0.153 or so have no daemon.
+    fn is_older(&self, last_words: &str) -> bool {
+        last_words.contains("unexpected argument") && last_words.contains(NO_DAEMON)
     }
 
     /// The package's `bin/codex.js` only starts the binary of another package,
@@ -208,7 +216,11 @@ impl Adapter for Codex {
         ];
         vendors.iter().find_map(|v| {
             let triples = Directory::open(&v.join("vendor")).and_then(|d| d.entries()).ok()?;
-            triples.into_iter().map(|t| v.join("vendor").join(t.name).join("bin/codex")).find(|p| p.is_file())
+            // Old packages hold the programs of all platforms, each in a folder of its own name.
+            let ours = triples.into_iter().filter(|t| t.name.starts_with(PLATFORM));
+            let mut places =
+                ours.flat_map(|t| ["bin/codex", "codex/codex"].map(|p| v.join("vendor").join(&t.name).join(p)));
+            places.find(|p| p.is_file())
         })
     }
 
@@ -295,8 +307,18 @@ fn warning(look: &Look<'_>, path: &Path, error: String) -> Warning {
     Warning { adapter: NAME, path: Some(look.places.shown(path)), error: error.into(), last_ok: None }
 }
 
-fn plan(way: &[&str], past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String> {
-    let mut arguments: Vec<String> = way.iter().map(|w| (*w).to_owned()).collect();
+/// The words before all others. One process per session: the shared daemon would hold it otherwise. Old versions know
+/// `--json` only before the verb.
+fn way<'a>(verb: &[&'a str], ask: &Ask) -> Vec<&'a str> {
+    match ask.headless {
+        true => [&["exec", "--json"], verb].concat(),
+        false if ask.older => verb.to_vec(),
+        false => [verb, &[NO_DAEMON]].concat(),
+    }
+}
+
+fn plan(way: Vec<&str>, past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String> {
+    let mut arguments: Vec<String> = way.into_iter().map(str::to_owned).collect();
     arguments.extend(ask.model.iter().flat_map(|m| ["-m".to_owned(), m.clone()]));
     arguments.extend(ask.arguments.iter().cloned());
     arguments.extend(past.map(|p| p.native_id.to_owned()));
@@ -307,6 +329,43 @@ fn plan(way: &[&str], past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test's own files")]
+    fn the_program_is_found_where_any_version_keeps_it() {
+        let root = std::env::temp_dir().join(format!("lariat-codex-{}", std::process::id()));
+        let put = |path: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(&path, "").expect("a file");
+            path
+        };
+        let script = put("old/codex/bin/codex.js");
+        put("old/codex/vendor/0-apple-darwin/codex/codex");
+        let old = put(&format!("old/codex/vendor/{PLATFORM}musl/codex/codex"));
+        assert_eq!(Codex.native(&script), Some(old));
+        let script = put("new/codex/bin/codex.js");
+        let new = put(&format!("new/codex-linux-x64/vendor/{PLATFORM}musl/bin/codex"));
+        assert_eq!(Codex.native(&script), Some(new));
+        std::fs::remove_dir_all(root).expect("it can be removed");
+    }
+
+    #[test]
+    fn what_old_versions_do_not_know_stands_where_they_do_or_is_left_out() {
+        let past = Past { native_id: "x", transcript: None, fork: false };
+        let told = |headless, older, past: Option<&Past<'_>>| {
+            let ask = Ask { headless, older, prompt: Some("hi".into()), ..Ask::default() };
+            let plan = past.map_or_else(|| Codex.start(&ask), |past| Codex.resume(&ask, past));
+            plan.expect("a plan").arguments.join(" ")
+        };
+        assert_eq!(told(true, false, None), "exec --json -- hi");
+        assert_eq!(told(true, false, Some(&past)), "exec --json resume x -- hi");
+        assert_eq!((told(false, false, None), told(false, true, None)), ("--no-daemon -- hi".into(), "-- hi".into()));
+        assert_eq!(told(false, false, Some(&past)), "resume --no-daemon x -- hi");
+        assert_eq!(told(false, true, Some(&past)), "resume x -- hi");
+        assert!(Codex.is_older("error: unexpected argument '\x1b[33m--no-daemon\x1b[0m' found"));
+        assert!(!Codex.is_older("error: unexpected argument '--frobnicate' found"));
+    }
 
     #[test]
     fn a_plan_is_put_aside_once_the_prompt_is_drawn_after_it() {

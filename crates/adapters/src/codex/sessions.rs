@@ -231,11 +231,17 @@ fn sighting(
         fact => fact,
     };
     let open = matches!(fact, Fact::Turn(Turn::Open(_)));
+    let by_word = hold.as_ref().filter(|h| h.bond.evidence.witness == Witness::Process && h.opened == 0);
+    let younger = by_word.is_some_and(|h| ap::is_past(&fact, updated, stored.file.key.mtime, &h.bond.process));
+    // A terminal that has taken a thread up is at its prompt, as after any turn that ended, or came to nothing.
+    let rests = hold.as_ref().is_some_and(|h| !is_exec(&h.bond.process) && (h.taken || !younger));
+    let left = hold.as_ref().zip(fold).is_some_and(|(h, f)| was_left(h, f)) || open && younger && rests;
     match &hold {
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             observations.extend(hosting(hold));
-            let asked = fold.filter(|f| !was_left(hold, f)).and_then(|f| asks(look, hold, &stored.thread, f));
+            // What an earlier process asked, this one does not.
+            let asked = fold.filter(|_| !left && !younger).and_then(|f| asks(look, hold, &stored.thread, f));
             observations.extend(asked.into_iter().chain(asked_below.unwrap_or_default()));
             let rests = fold.is_some_and(|f| is_new_fork(look, hold, f)) && matches!(fact, Fact::Turn(Turn::Never));
             observations.extend(rests.then(|| Observation::new(Witness::Store, Fact::State(State::Idle)).at(updated)));
@@ -243,16 +249,13 @@ fn sighting(
         None if observations.iter().any(|o| matches!(o.fact, Fact::Gone(_))) => {}
         None => observations.push(presence(look, held, fold, open)),
     }
-    let by_word = hold.as_ref().filter(|h| h.bond.evidence.witness == Witness::Process && h.opened == 0);
-    let younger = by_word.is_some_and(|h| ap::is_past(&fact, updated, stored.file.key.mtime, &h.bond.process));
-    let left = hold.as_ref().zip(fold).is_some_and(|(h, f)| was_left(h, f));
-    let fact = match &hold {
-        // At its prompt, as after any turn that came to nothing.
-        Some(h) if left && !is_exec(&h.bond.process) => {
+    let fact = match fact {
+        _ if left && rests => {
             Fact::Turn(Turn::Over(Outcome::Failed("it was cut off before this process started".into())))
         }
-        _ if !younger && !left => fact,
-        _ => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
+        over @ Fact::Turn(Turn::Over(_)) if younger && rests => over,
+        fact if !younger && !left => fact,
+        fact => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
     };
     observations.push(Observation::new(Witness::Store, fact).at(updated).from(source));
     let name = names.get(&stored.thread).cloned();
@@ -269,7 +272,7 @@ fn sighting(
             prompt: f.prompt,
             started_at: f.started.map(Time),
             updated_at: updated,
-            tool: f.calls.last().filter(|_| open && !left).map(Call::told),
+            tool: f.calls.last().filter(|_| open && !left && !younger).map(Call::told),
             parent: f.forked_from.map(|p| format!("codex:{p}")),
             ..About::default()
         },

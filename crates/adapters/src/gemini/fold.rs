@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::typed;
-use crate::json::{Keep, Value};
+use crate::json::{Keep, Keys, Value};
 use crate::reader::Fold;
 
 /// How many of the last prompts are kept.
@@ -270,35 +270,35 @@ fn kind(message: Value<'_>) -> Kind {
     }
 }
 
+/// What is kept of a line, wherever it stands in it.
+static KEYS: Keys = Keys::new(&[
+    b"sessionId",
+    b"projectHash",
+    b"kind",
+    b"startTime",
+    b"lastUpdated",
+    b"summary",
+    b"$set",
+    b"$rewindTo",
+    b"messages",
+    b"id",
+    b"timestamp",
+    b"type",
+    b"content",
+    b"text",
+    b"tokens",
+    b"input",
+    b"output",
+    b"cached",
+    b"thoughts",
+    b"tool",
+    b"model",
+    b"toolCalls",
+    b"status",
+]);
+
 impl Fold for Chat {
-    const KEEP: Keep = |_, key| {
-        matches!(
-            key,
-            b"sessionId"
-                | b"projectHash"
-                | b"kind"
-                | b"startTime"
-                | b"lastUpdated"
-                | b"summary"
-                | b"$set"
-                | b"$rewindTo"
-                | b"messages"
-                | b"id"
-                | b"timestamp"
-                | b"type"
-                | b"content"
-                | b"text"
-                | b"tokens"
-                | b"input"
-                | b"output"
-                | b"cached"
-                | b"thoughts"
-                | b"tool"
-                | b"model"
-                | b"toolCalls"
-                | b"status"
-        )
-    };
+    const KEEP: Keep = |_, key| KEYS.has(key);
 
     fn line(&mut self, line: Value<'_>) {
         if let Some(id) = line.get("$rewindTo").str() {

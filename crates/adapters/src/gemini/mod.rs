@@ -106,6 +106,18 @@ fn runs(process: &Process) -> Option<ap::Run> {
     (!NOT_SESSIONS.contains(&word)).then_some(run)
 }
 
+/// Whether the Gemini that would be started takes an id.
+fn takes_ids() -> bool {
+    ap::version_of(NAME, "gemini-cli").is_none_or(|version| version >= TAKES_IDS)
+}
+
+/// The first version that takes an id.
+const TAKES_IDS: (u32, u32) = (0, 41);
+
+/// Why one is not launched in a terminal.
+const NO_ID: &str = "this Gemini takes no --session-id (0.41 is the first that does), and nothing would tell which session its \
+                     terminal has; launch it --headless, or install a later one";
+
 /// Why a session is not resumed.
 const LOST: &str = "Gemini removes a resumed session at its next start; set general.sessionRetention.enabled to false in \
                     its settings.json first";
@@ -146,7 +158,13 @@ impl Adapter for Gemini {
         bind::by_processes(look, why)
     }
 
+    /// Under an id of ours, or, where it takes none, under its own, which its first event tells.
     fn start(&self, ask: &Ask) -> Result<Plan, String> {
+        match takes_ids() {
+            true => {}
+            false if ask.headless => return plan(Vec::new(), None, ask),
+            false => return Err(NO_ID.into()),
+        }
         let new = || new_uuid().map_err(|e| format!("no random id: {e}"));
         let id = ap::own_id(&ask.arguments)?.0.map_or_else(new, Ok)?;
         plan(vec!["--session-id".to_owned(), id.clone()], Some(id), ask)

@@ -99,9 +99,13 @@ pub fn agents(look: &Look<'_>) -> Vec<Agent> {
 /// Whether what seems to be a process's run is another's, at whose last line it only stands: it was started for a
 /// session that the run never named, and for that one alone, or another process is as likely that run.
 fn is_anothers(agent: &Agent, all: &[Agent]) -> bool {
-    let (Some(heard), Some(argued)) = (&agent.heard, &agent.argued) else { return false };
-    let named = |h: &Heard| h.sessions.iter().any(|(id, _)| id == argued);
+    let Some(heard) = &agent.heard else { return false };
     let shared = || all.iter().any(|o| o.pid() != agent.pid() && o.heard.as_ref().is_some_and(|h| h.is_run_of(heard)));
+    if heard.own {
+        return shared(); // no line of it says whose it is
+    }
+    let Some(argued) = &agent.argued else { return false };
+    let named = |h: &Heard| h.sessions.iter().any(|(id, _)| id == argued);
     !named(heard) && !heard.sessions.is_empty() && (agent.role.kind == Kind::Run || shared())
 }
 

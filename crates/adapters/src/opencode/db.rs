@@ -20,7 +20,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OpenFlags, Row};
 
 use super::kept::{self, Version};
-use super::record::{self, Stand, Stored};
+use super::record::{self, Stand, Stored, Sum};
 use crate::json::Doc;
 use crate::look::Look;
 
@@ -352,6 +352,12 @@ impl Db {
             transcript: self.path.join(&id),
             ..Stored::default()
         };
+        if !self.columns.contains("tokens_input")
+            && let Ok(sum) = self.sum(&id)
+        {
+            (stored.tokens, stored.cost) = sum.told();
+            stored.model = sum.model;
+        }
         let undone = text(row, 12).and_then(|json| undone(&json));
         if let Err(e) = self.turn(&id, undone.as_deref(), &mut stored) {
             stored.stand = Stand::Unread(why(&e));
@@ -414,6 +420,27 @@ impl Db {
             stored.given_up();
         }
         Ok(())
+    }
+
+    /// What its messages add up to, in a database that has no such columns (before 1.15).
+    fn sum(&self, id: &str) -> rusqlite::Result<Sum> {
+        let newest = "SELECT data FROM message WHERE session_id = ?1 ORDER BY time_created DESC, id DESC LIMIT ?2";
+        let mut asked = self.connection.prepare_cached(newest)?;
+        let rows = asked.query_map((id, record::COUNTED + 1), |row| {
+            Ok(record::message(row.get_ref(0)?.as_bytes().unwrap_or_default()))
+        })?;
+        let messages: Vec<_> = rows.collect::<Result<_, _>>()?;
+        let mut sum = Sum::default();
+        for message in messages.iter().rev() {
+            match message {
+                Ok(message) => sum.add(message.root()),
+                Err(_) => sum.lack(),
+            }
+        }
+        if messages.len() > record::COUNTED {
+            sum.lack();
+        }
+        Ok(sum)
     }
 
     /// How what was answered before leaves a prompt of this moment, if it does not let it be taken up.

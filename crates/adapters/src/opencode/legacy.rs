@@ -12,17 +12,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use lariat_core::Tokens;
 use lariat_sys::file::{self, Directory, Kind};
 
-use super::record::{self, Stand, Stored};
+use super::record::{self, Stand, Stored, Sum};
 use crate::json::Keep;
 use crate::look::Look;
 
 /// No file of this layout is larger that means anything.
 const LARGEST: u64 = 32 << 20;
-/// Tokens are added up for sessions of at most so many messages.
-const COUNTED: usize = 400;
 
 const SESSION: Keep = |parent, key| match parent {
     b"" => matches!(key, b"id" | b"directory" | b"title" | b"parentID" | b"time"),
@@ -136,9 +133,11 @@ fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Resu
     };
     let folder = &place.messages;
     let messages = names(folder, problems, |e| e.name.ends_with(".json"));
-    let counted = messages.len() <= COUNTED;
-    let mut sum = (Tokens::default(), 0.0);
-    let mut whole = counted;
+    let counted = messages.len() <= record::COUNTED;
+    let mut sum = Sum::default();
+    if !counted {
+        sum.lack();
+    }
     let mut answered: Option<crate::json::Doc> = None;
     for (i, name) in messages.iter().enumerate() {
         let last = i + 1 == messages.len();
@@ -150,7 +149,7 @@ fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Resu
         let doc = match read.and_then(|bytes| record::message(&bytes)) {
             Ok(doc) => doc,
             Err(e) => {
-                whole = false;
+                sum.lack();
                 if last {
                     stored.stand = Stand::Unread(e.clone());
                 }
@@ -163,24 +162,10 @@ fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Resu
         if is("user") && stored.prompt.is_none() && i == 0 {
             stored.prompt = prompt(place, name, problems);
         }
-        if is("assistant") {
-            if stored.directory.is_none() {
-                stored.directory = message.get("path").get("cwd").some_str().map(str::to_owned);
-            }
-            let model = message.get("modelID").some_str();
-            let provider = message.get("providerID").some_str();
-            stored.model = model.map(|m| provider.map_or_else(|| m.to_owned(), |p| format!("{p}/{m}")));
-            match record::tokens(message.get("tokens")) {
-                Some(t) => {
-                    sum.0.input += t.input;
-                    sum.0.output += t.output;
-                    sum.0.cache_read += t.cache_read;
-                    sum.0.cache_write += t.cache_write;
-                    sum.1 += message.get("cost").f64().unwrap_or(0.0);
-                }
-                None => whole = false,
-            }
+        if is("assistant") && stored.directory.is_none() {
+            stored.directory = message.get("path").get("cwd").some_str().map(str::to_owned);
         }
+        sum.add(message);
         let mute = last && record::ends_without_a_word(message);
         if last {
             stored.stand = record::stand(message);
@@ -205,8 +190,8 @@ fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Resu
             answered = Some(doc);
         }
     }
-    stored.tokens = whole.then_some(sum.0);
-    stored.cost = record::cost(whole.then_some(sum.1), stored.tokens);
+    (stored.tokens, stored.cost) = sum.told();
+    stored.model = sum.model;
     Ok(Some(stored))
 }
 

@@ -7,6 +7,8 @@
 //! what it asked. (A program may stand at the end of what others wrote without having written
 //! itself: a run that is older than the process is not its own.)
 //!
+//! Up to 1.15 at least each process had files of its own, named after the second in which it opened them: see [`older`].
+//!
 //! Lines are written about a second late, and the last ones of a process that
 //! died never: the log proves what a living process did, never that one ended.
 
@@ -17,8 +19,10 @@ use lariat_core::Time;
 use lariat_sys::file;
 use lariat_sys::process::{self, Appended};
 
+use super::older;
+
 /// How far back a log is read.
-const FARTHEST: u64 = 4 << 20;
+pub const FARTHEST: u64 = 4 << 20;
 const STEP: u64 = 128 << 10;
 /// A line stamped so long before a process started is none of its own.
 const SLACK_MS: i64 = 5000;
@@ -38,8 +42,10 @@ pub struct Heard {
     pub up: bool,
     /// Whether all that it logged was read, back to its start.
     pub whole: bool,
-    /// What it calls itself there.
+    /// What it calls itself there; if the log is its own, that log's name.
     pub runs: Vec<String>,
+    /// The log is its own; yet two that began in the same second have one.
+    pub own: bool,
     /// The log.
     pub path: PathBuf,
 }
@@ -77,8 +83,9 @@ const TOOLS: [&str; 11] =
 /// What this process logged since it started, if it has a log and wrote to it.
 pub fn heard(pid: u32, started: i64, folder: &Path) -> Option<Heard> {
     let logs = process::appended(pid, folder).ok()?;
-    let written: Vec<Appended> = logs.into_iter().filter(|l| l.position > 0).collect();
-    read(&written, started).ok().flatten()
+    let (own, shared): (Vec<Appended>, Vec<Appended>) =
+        logs.into_iter().filter(|l| l.position > 0).partition(|l| older::is_own(&l.path));
+    if shared.is_empty() { older::read(&own).ok().flatten() } else { read(&shared, started).ok().flatten() }
 }
 
 /// Reads what one process wrote. It may have several descriptors on the log: what
@@ -160,6 +167,11 @@ fn lines(text: &[u8], whole: bool) -> impl DoubleEndedIterator<Item = &[u8]> + C
 }
 
 impl Heard {
+    /// Nothing yet, of one that has logs of its own.
+    pub fn in_own(whole: bool, runs: Vec<String>, path: PathBuf) -> Heard {
+        Heard { own: true, whole, runs, path, ..Heard::default() }
+    }
+
     /// Whether both are taken for the same run, of which only one can be it.
     pub fn is_run_of(&self, other: &Heard) -> bool {
         self.runs.iter().any(|run| other.runs.contains(run))
@@ -170,7 +182,7 @@ impl Heard {
         self.asks.iter().rfind(|asking| asking.may_be_for(tool)).map(|asking| asking.at)
     }
 
-    fn take(&mut self, line: &Line<'_>) {
+    pub fn take(&mut self, line: &Line<'_>) {
         if let Some(session) = line.session() {
             self.sessions.retain(|(id, _)| id != session);
             self.sessions.push((session.to_owned(), line.at));
@@ -186,6 +198,7 @@ impl Heard {
                 self.asks.retain(|asking| answered.is_some_and(|answered| answered != asking.id));
             }
             "global event connected" | "event connected" => self.clients += 1,
+            "event disconnected" if self.own => self.clients = self.clients.saturating_sub(1),
             "init" => self.up |= line.get("count").is_some(),
             _ => {}
         }
@@ -193,10 +206,13 @@ impl Heard {
 }
 
 /// `timestamp=… level=… run=… message=… key=value …`
-struct Line<'a> {
-    at: i64,
-    run: &'a str,
-    members: Vec<(&'a str, &'a str)>,
+pub struct Line<'a> {
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+    /// Which run wrote it.
+    pub run: &'a str,
+    /// What it says.
+    pub members: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Line<'a> {
@@ -271,6 +287,7 @@ mod tests {
             path: path.clone(),
             place: (key.device, key.inode),
             position: position as u64,
+            through: path.clone(),
         };
         let at = |position: usize| read(&[log(position)], 0).expect("a log");
         let heard = at(theirs.len() + mine.len()).expect("a run");

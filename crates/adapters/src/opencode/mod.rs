@@ -16,6 +16,7 @@ mod db;
 mod kept;
 mod legacy;
 mod log;
+mod older;
 mod record;
 mod sessions;
 mod spent;
@@ -107,6 +108,10 @@ struct Role {
 
 fn role(process: &Process) -> Option<Role> {
     let run = ap::runs(process, &PROGRAMS)?;
+    // It is Bun, too, and runs itself as that: to install what it needs, for servers of languages.
+    if lariat_sys::process::environment(process.pid).is_ok_and(|e| e.get("BUN_BE_BUN").is_some()) {
+        return None;
+    }
     let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
     Some(Role { run, kind: kind(&words) })
 }
@@ -187,7 +192,10 @@ impl Adapter for OpenCode {
             return plan(None, ask);
         }
         let id = new_id().map_err(|e| format!("no random id: {e}"))?;
-        let first = First { arguments: vec!["import".into(), "/dev/stdin".into()], input: empty_session(&id) };
+        let first = First {
+            arguments: vec!["import".into(), "/dev/stdin".into()],
+            input: empty_session(&id, ask.cwd.as_deref()),
+        };
         Ok(Plan { first: Some(first), ..plan(Some(&Past { native_id: &id, transcript: None, fork: false }), ask)? })
     }
 
@@ -202,6 +210,10 @@ impl Adapter for OpenCode {
     fn id_in_output(&self, line: &str) -> Option<String> {
         let doc = crate::json::Doc::parse(line.as_bytes(), |_, key| key == b"sessionID", 100).ok()?;
         doc.root().get("sessionID").str().filter(|id| is_id(id)).map(str::to_owned)
+    }
+
+    fn tells_where(&self) -> bool {
+        true
     }
 
     /// It sets its terminal's title: to its own name at home and while a session has no title, else to that of the
@@ -272,12 +284,14 @@ fn plan(past: Option<&Past<'_>>, ask: &Ask) -> Result<Plan, String> {
 }
 
 /// A session without a word said, as `opencode import` takes it. It fills in the
-/// project and the directory, and names it after the first prompt.
-fn empty_session(id: &str) -> String {
+/// project, and names it after the first prompt. The directory it fills in too, but before
+/// 1.15 or so it keeps what it is told.
+fn empty_session(id: &str, cwd: Option<&Path>) -> String {
     let now = clock::now_ms();
     let title = format!("New session - {}", Time(now));
+    let directory = serde_json::Value::from(cwd.and_then(Path::to_str).unwrap_or("/"));
     format!(
-        "{{\"info\":{{\"id\":\"{id}\",\"slug\":\"lariat\",\"projectID\":\"global\",\"directory\":\"/\",\
+        "{{\"info\":{{\"id\":\"{id}\",\"slug\":\"lariat\",\"projectID\":\"global\",\"directory\":{directory},\
          \"title\":\"{title}\",\"version\":\"lariat\",\"time\":{{\"created\":{now},\"updated\":{now}}}}},\"messages\":[]}}"
     )
 }
@@ -322,6 +336,13 @@ mod tests {
         assert_eq!(kind(&["--log-level", "INFO", "serve"]), Kind::Server);
         assert_eq!(kind(&["session", "list"]), Kind::Other);
         assert_eq!(kind(&["--version"]), Kind::Other);
+    }
+
+    #[test]
+    fn a_session_is_imported_where_it_is_to_be() {
+        let told = |cwd| serde_json::from_str::<serde_json::Value>(&empty_session("ses_1", cwd)).expect("JSON");
+        assert_eq!(told(Some(Path::new("/some/\"place\"")))["info"]["directory"], "/some/\"place\"");
+        assert_eq!(told(None)["info"]["directory"], "/");
     }
 
     #[test]

@@ -124,7 +124,7 @@ const MESSAGE: Keep = |parent, key| match parent {
     b"time" => matches!(key, b"created" | b"completed"),
     b"error" => matches!(key, b"name" | b"data"),
     b"data" => matches!(key, b"message" | b"statusCode"),
-    b"tokens" => matches!(key, b"input" | b"output" | b"reasoning" | b"cache"),
+    b"tokens" => matches!(key, b"total" | b"input" | b"output" | b"reasoning" | b"cache"),
     b"cache" => matches!(key, b"read" | b"write"),
     _ => false,
 };
@@ -255,6 +255,49 @@ pub fn title(title: Option<String>) -> Option<String> {
     title.filter(|t| !t.is_empty() && !made(t))
 }
 
+/// Sums are made of at most so many messages.
+pub const COUNTED: usize = 400;
+
+/// What the messages of a session add up to, where nothing else tells that.
+#[derive(Default)]
+pub struct Sum {
+    tokens: Tokens,
+    cost: f64,
+    /// Something of it is not known.
+    lacks: bool,
+    /// The model that answered last.
+    pub model: Option<String>,
+}
+
+impl Sum {
+    /// Takes in a message.
+    pub fn add(&mut self, message: Value<'_>) {
+        if message.get("role").str() != Some("assistant") {
+            return;
+        }
+        let provider = message.get("providerID").some_str();
+        let model = message.get("modelID").some_str();
+        self.model = model.map(|m| provider.map_or_else(|| m.to_owned(), |p| format!("{p}/{m}")));
+        let Some(t) = tokens(message.get("tokens")) else { return self.lack() };
+        self.tokens.input += t.input;
+        self.tokens.output += t.output;
+        self.tokens.cache_read += t.cache_read;
+        self.tokens.cache_write += t.cache_write;
+        self.cost += message.get("cost").f64().unwrap_or(0.0);
+    }
+
+    /// Something could not be added.
+    pub fn lack(&mut self) {
+        self.lacks = true;
+    }
+
+    /// The tokens, and what they cost.
+    pub fn told(&self) -> (Option<Tokens>, Option<f64>) {
+        let tokens = (!self.lacks).then_some(self.tokens);
+        (tokens, cost(tokens.map(|_| self.cost), tokens))
+    }
+}
+
 /// What it cost. OpenCode writes 0 where it knows no price, too.
 pub fn cost(cost: Option<f64>, tokens: Option<Tokens>) -> Option<f64> {
     let used = tokens.is_some_and(|t| t.input + t.output + t.cache_read + t.cache_write > 0);
@@ -262,15 +305,15 @@ pub fn cost(cost: Option<f64>, tokens: Option<Tokens>) -> Option<f64> {
 }
 
 /// Counts as OpenCode counts: what was read from the cache is no input. What was
-/// spent on reasoning is output that the provider charges for.
+/// spent on reasoning is output that the provider charges for. Older versions have
+/// it in the output already; all of it together tells that.
 pub fn tokens(of: Value<'_>) -> Option<Tokens> {
     let count = |v: Value<'_>| v.u64();
-    Some(Tokens {
-        input: count(of.get("input"))?,
-        output: count(of.get("output"))? + count(of.get("reasoning")).unwrap_or(0),
-        cache_read: count(of.get("cache").get("read"))?,
-        cache_write: count(of.get("cache").get("write"))?,
-    })
+    let (input, output) = (count(of.get("input"))?, count(of.get("output"))?);
+    let (cache_read, cache_write) = (count(of.get("cache").get("read"))?, count(of.get("cache").get("write"))?);
+    let is_in = count(of.get("total")).is_some_and(|all| all == input + output + cache_read + cache_write);
+    let reasoning = count(of.get("reasoning")).filter(|_| !is_in).unwrap_or(0);
+    Some(Tokens { input, output: output + reasoning, cache_read, cache_write })
 }
 
 #[cfg(test)]
@@ -326,6 +369,17 @@ mod tests {
             None
         );
         assert_eq!(of("Cancelled").as_deref(), Some("cancelled: bash ls"));
+    }
+
+    #[test]
+    fn what_was_spent_on_reasoning_is_counted_once() {
+        let output = |counts: &str| {
+            let json = format!(r#"{{"tokens":{{{counts},"cache":{{"read":300,"write":0}}}}}}"#);
+            tokens(message(json.as_bytes()).expect("JSON").root().get("tokens")).expect("counts").output
+        };
+        assert_eq!(output(r#""total":427,"input":120,"output":5,"reasoning":2"#), 7, "beside the output");
+        assert_eq!(output(r#""total":427,"input":120,"output":7,"reasoning":2"#), 7, "in it, before 1.15");
+        assert_eq!(output(r#""input":120,"output":5,"reasoning":2"#), 7);
     }
 
     #[test]

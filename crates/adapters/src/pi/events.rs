@@ -4,7 +4,8 @@
 //! Pi inherits that name but not the extension, so only lines with the process's own PID count.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use lariat_core::{State, Time};
 use lariat_sys::file;
@@ -19,6 +20,8 @@ use crate::store::{Found, read_all};
 
 /// Where the extension writes.
 pub const FILE: &str = "pi-events.jsonl";
+/// How much of that tells how the last turn stood.
+const LAST: u64 = 64 << 10;
 
 /// The last word of one process.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -143,6 +146,19 @@ pub fn told(look: &Look<'_>, processes: &[&Process]) -> Vec<Option<Word>> {
         read.next()?.ok()?.fold.by_pid.remove(&process.pid)
     });
     words.collect()
+}
+
+/// Whether one that has ended was at a turn of this session when it last told.
+pub fn was_at_work(folder: &Path, id: &str) -> io::Result<bool> {
+    let last = match file::tail(&folder.join(FILE), LAST) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        last => last?,
+    };
+    let mut events = Events::default();
+    // (The first of these lines may have lost its beginning, and the last one its end.)
+    let lines = last.split(|b| *b == b'\n').filter_map(|line| Doc::parse(line, Events::KEEP, 1 << 10).ok());
+    lines.for_each(|line| events.line(line.root()));
+    Ok(events.by_pid.values().any(|word| word.id == id && word.busy))
 }
 
 fn file_of(look: &Look<'_>, pid: u32) -> Option<Found> {

@@ -16,7 +16,7 @@
 use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Keep, Value};
+use crate::json::{Keep, Keys, Value};
 use crate::reader::Fold;
 use crate::tool::Call;
 
@@ -132,36 +132,35 @@ impl Transcript {
     }
 }
 
+/// What is kept of a line, wherever it stands in it.
+static KEYS: Keys = Keys::new(&[
+    b"type",
+    b"id",
+    b"timestamp",
+    b"cwd",
+    b"parentSession",
+    b"modelId",
+    b"name",
+    b"message",
+    b"role",
+    b"content",
+    b"text",
+    b"arguments",
+    b"toolCallId",
+    b"model",
+    b"usage",
+    b"input",
+    b"output",
+    b"cacheRead",
+    b"cacheWrite",
+    b"cost",
+    b"total",
+    b"stopReason",
+    b"errorMessage",
+]);
+
 impl Fold for Transcript {
-    const KEEP: Keep = |parent, key| {
-        parent == b"arguments"
-            || matches!(
-                key,
-                b"type"
-                    | b"id"
-                    | b"timestamp"
-                    | b"cwd"
-                    | b"parentSession"
-                    | b"modelId"
-                    | b"name"
-                    | b"message"
-                    | b"role"
-                    | b"content"
-                    | b"text"
-                    | b"arguments"
-                    | b"toolCallId"
-                    | b"model"
-                    | b"usage"
-                    | b"input"
-                    | b"output"
-                    | b"cacheRead"
-                    | b"cacheWrite"
-                    | b"cost"
-                    | b"total"
-                    | b"stopReason"
-                    | b"errorMessage"
-            )
-    };
+    const KEEP: Keep = |parent, key| KEYS.has(key) || parent == b"arguments";
 
     fn line(&mut self, line: Value<'_>) {
         let at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
@@ -169,9 +168,10 @@ impl Fold for Transcript {
         self.updated = self.updated.max(at);
         let text = |key: &str| line.get(key).some_str().map(str::to_owned);
         match line.get("type").str().unwrap_or("") {
-            "session" => {
-                self.id = text("id").or(self.id.take());
-                self.cwd = text("cwd").or(self.cwd.take());
+            // After `/new` 0.42 wrote another one into the same file: what Pi takes up again is the first.
+            "session" if self.id.is_none() => {
+                self.id = text("id");
+                self.cwd = text("cwd");
                 self.forked_from = text("parentSession");
             }
             "model_change" => self.model = text("modelId").or(self.model.take()),

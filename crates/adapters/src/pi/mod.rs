@@ -15,15 +15,14 @@ mod sessions;
 mod spent;
 pub mod talk;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lariat_core::{State, Warning};
-use lariat_sys::file;
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
 
 use crate::agent_process as ap;
-use crate::json::Doc;
 use crate::look::{Look, Places, Report};
 use crate::talk::Language;
 use crate::{Adapter, Ask, Beside, LONGEST_ARGUMENT, Past, Plan, new_uuid};
@@ -39,18 +38,17 @@ const NO_HOOK: &str = "const hook = null;";
 /// Arguments by which a person says which session it shall have.
 const SESSION: [&str; 7] = ["--session", "--continue", "--resume", "--fork", "--no-session", "-c", "-r"];
 
-/// Whether the Pi that would be started takes an id: those before 1.0 do not, and say so in what stands beside their
-/// program.
+/// What it is packaged as.
+const PACKAGE: &str = "pi-coding-agent";
+
+/// Whether the Pi that would be started takes an id: those before 1.0 do not.
 fn takes_ids() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let program = std::env::split_paths(&path).map(|folder| folder.join(NAME)).find_map(|p| p.canonicalize().ok());
-    let mut beside = program.iter().flat_map(|p| p.ancestors().skip(1).take(3)).filter_map(|folder| {
-        let text = file::read_small(&folder.join("package.json"), 1 << 20).ok()?;
-        let doc = Doc::parse(&text, |_, key| matches!(key, b"name" | b"version"), 256).ok()?;
-        doc.root().get("name").some_str().filter(|name| name.ends_with("pi-coding-agent"))?;
-        doc.root().get("version").some_str().map(str::to_owned)
-    });
-    beside.next().is_none_or(|version| !version.starts_with("0."))
+    ap::version_of(NAME, PACKAGE).is_none_or(|version| version >= (1, 0))
+}
+
+/// Whether it takes a prompt from its standard input: 0.42 does not, 0.50 does.
+fn takes_input() -> bool {
+    ap::version_of(NAME, PACKAGE).is_none_or(|version| version >= (0, 50))
 }
 
 /// Its script in its package.
@@ -154,6 +152,10 @@ impl Adapter for Pi {
         drawn(&COMPACTED).is_none_or(|end| end < compacting).then_some(State::Busy)
     }
 
+    fn was_at_work(&self, folder: &Path, native_id: &str) -> io::Result<bool> {
+        events::was_at_work(folder, native_id)
+    }
+
     /// On an interrupt a terminal's Pi may leave its tools behind.
     fn gentle(&self) -> &'static [Signal] {
         &[Signal::TERM]
@@ -202,7 +204,7 @@ fn plan(mut arguments: Vec<String>, native_id: Option<String>, ask: &Ask) -> Res
     match &ask.prompt {
         None if ask.headless => return Err("a headless launch needs a prompt (-p)".into()),
         // As standard input nothing in it can be taken for an option or a file.
-        Some(prompt) if ask.headless => plan.input = Some(prompt.clone()),
+        Some(prompt) if ask.headless && takes_input() => plan.input = Some(prompt.clone()),
         Some(prompt) if prompt.len() > LONGEST_ARGUMENT => {
             return Err("the prompt is too long for an argument".into());
         }

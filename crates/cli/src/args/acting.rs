@@ -284,7 +284,7 @@ pub struct Gc {
     /// Do it
     #[arg(long)]
     pub yes: bool,
-    /// How long what has ended is kept; 7d unless the settings say otherwise
+    /// How long what has ended, or was put aside, is kept; 7d unless the settings say otherwise
     #[arg(long, value_name = "TIME", value_parser = lariat_core::time::duration)]
     pub retain: Option<Duration>,
 }

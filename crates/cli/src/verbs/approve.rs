@@ -1,18 +1,25 @@
 //! `lariat approve`, `deny`, `answer`: what a session asks, decided from anywhere.
+//!
+//! That the answer was taken means little: it is decided when the session is seen to ask that no longer.
 
 use std::time::{Duration, Instant};
 
 use lariat_adapters::Decision;
 use lariat_adapters::look::Scope;
-use lariat_core::{Status, Untrusted};
+use lariat_core::{Fact, Role, Session, State, Status, Time, Untrusted};
 use lariat_engine::ask::{self, Request};
 use lariat_engine::launched::{All, Launched};
+use lariat_engine::list;
+use lariat_engine::list::Question;
+use lariat_sys::clock;
+use lariat_sys::point::point;
+use lariat_sys::watch::Watch;
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Answer, Approve, Common, Deny, Which};
 use crate::output::{Failure, Out, complain};
-use crate::verbs::{find, question};
+use crate::verbs::{find, ls, question};
 
 /// How long a hook may take to begin.
 const HOOK: Duration = Duration::from_secs(2);
@@ -22,6 +29,7 @@ struct Told<'a> {
     id: &'a Untrusted,
     outcome: &'static str,
     asked: Untrusted,
+    reason: Option<String>,
 }
 
 pub fn approve(args: &Approve, common: &Common, out: &mut Out) -> Done {
@@ -51,11 +59,8 @@ fn run(
     let launched = All::read(&question(common, Scope::Live).places).take(session);
     let launched = launched.ok_or_else(|| refused("lariat did not launch it; answer in its own terminal".into()))?;
     // The agent may say that it waits a moment before its hook has told what for.
-    let began = Instant::now();
-    let soon = which.timeout.min(HOOK);
-    while session.status == Status::Waiting && ask::pending(&launched.folder).is_empty() && began.elapsed() < soon {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let (began, soon) = (Instant::now(), which.timeout.min(HOOK));
+    until(&launched, None, soon, || session.status != Status::Waiting || !ask::pending(&launched.folder).is_empty())?;
     if session.live == Some(false) {
         return Err(refused(format!("it has ended ({}), and asks nothing", session.status.word())));
     }
@@ -67,25 +72,91 @@ fn run(
     if which.expect.as_ref().is_some_and(|expected| expected != asked.raw()) {
         return Err(refused(format!("it asks something else by now, so nothing was answered: {}", asked.row())));
     }
+    let since = Time(clock::now_ms());
     ask::answer(&launched, &request, decision).map_err(refused)?;
-    let began = Instant::now();
-    loop {
-        match ask::is_taken(&launched, &request) {
-            Some(true) => break,
-            Some(false) => return Err(refused("it was answered elsewhere, or withdrawn, before this answer".into())),
-            None if began.elapsed() > which.timeout => {
-                complain(format_args!("{}: the answer lies there, and it has not taken it", session.id.row()));
-                return Ok(4);
-            }
-            None => std::thread::sleep(Duration::from_millis(10)),
+    let left = || which.timeout.saturating_sub(began.elapsed());
+    let mut taken = None;
+    until(&launched, Some(&request), left(), || {
+        taken = ask::is_taken(&launched, &request);
+        taken.is_some()
+    })?;
+    let stalled = match taken {
+        Some(false) => return Err(refused("it was answered elsewhere, or withdrawn, before this answer".into())),
+        Some(true) => {
+            point("approve.taken");
+            still_asks(session, &launched, since, left, common)?
         }
+        None => Some("the answer lies there, and it has not taken it".to_owned()),
+    };
+    if let Some(why) = &stalled {
+        complain(format_args!("{}: {why}", session.id.row()));
     }
+    let code = if stalled.is_some() { 4 } else { 0 };
     if out.json {
-        out.json(&Told { id: &session.id, outcome, asked })?;
-    } else {
+        let outcome = if stalled.is_some() { "stalled" } else { outcome };
+        out.json(&Told { id: &session.id, outcome, asked, reason: stalled })?;
+    } else if stalled.is_none() {
         out.line(format_args!("{outcome}: {}", asked.row()))?;
     }
-    Ok(0)
+    Ok(code)
+}
+
+/// Sleeps until something holds of what a session asks, or the time is up.
+fn until(
+    launched: &Launched,
+    request: Option<&Request>,
+    patience: Duration,
+    mut holds: impl FnMut() -> bool,
+) -> Result<(), Failure> {
+    let began = Instant::now();
+    loop {
+        // Anew each time: the folder of what it asks comes with the first of it.
+        let mut watch = Watch::new();
+        watch.path(&launched.folder.join(ask::FOLDER));
+        request.into_iter().for_each(|r| watch.process(r.process.pid));
+        let left = patience.saturating_sub(began.elapsed());
+        if holds() || left.is_zero() {
+            return Ok(());
+        }
+        watch.sleep(left, Duration::ZERO)?;
+    }
+}
+
+/// Waits until a session that has taken an answer no longer asks what was answered; what is the case if it still does
+/// when the time is up.
+fn still_asks(
+    session: &Session,
+    launched: &Launched,
+    since: Time,
+    left: impl Fn() -> Duration,
+    common: &Common,
+) -> Result<Option<String>, Failure> {
+    let asking = Question { agent: Some(session.agent), ..question(common, Scope::Live) };
+    let mut look = || list(asking.clone());
+    let mut answer = look();
+    loop {
+        let now = answer.listing.sessions.iter().find(|s| s.id == session.id);
+        let why = match now {
+            // It has ended, or gone on as another one.
+            None if !answer.partial => return Ok(None),
+            None => "it cannot be told how it is now".to_owned(),
+            Some(now) if !asks_as_before(now, launched, since) => return Ok(None),
+            Some(now) => format!("it is {}: {}", now.status.word(), now.reason.row()),
+        };
+        if left().is_zero() {
+            return Ok(Some(format!("it took the answer, and has not gone on: {why}")));
+        }
+        answer = ls::next(&answer, &mut look, Some(left()))?;
+    }
+}
+
+/// Whether a session may still ask what it asked before a time: nothing newer is asked, and it waits, or nobody can tell.
+fn asks_as_before(now: &Session, launched: &Launched, since: Time) -> bool {
+    let asks = |fact: &Fact| matches!(fact, Fact::Asks(_) | Fact::State(State::Waiting(_)));
+    let mut decided = now.because.iter().filter(|(role, _)| *role == Role::Decided).map(|(_, o)| o);
+    let newer = decided.any(|o| asks(&o.fact) && o.at > Some(since));
+    let waits = now.status == Status::Waiting && ask::pending(&launched.folder).is_empty() && !newer;
+    waits || now.status == Status::Unknown
 }
 
 /// The request that is meant, or why none is.

@@ -1,4 +1,4 @@
-//! `lariat gc`: forgets our own records of what has ended long ago.
+//! `lariat gc`: forgets our own records of what has ended long ago, and those that could not be read and were put aside.
 
 use anyhow::Context as _;
 use lariat_adapters::look::Scope;
@@ -16,6 +16,7 @@ struct Told {
     schema: u32,
     done: bool,
     records: Vec<Row>,
+    aside: Vec<Row>,
     worktrees: Vec<worktree::Removed>,
 }
 
@@ -38,23 +39,30 @@ pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
     let guard = || claims::guard(&live.places).with_context(|| live.places.state.display().to_string());
     let _guard = args.yes.then(guard).transpose()?;
     let old = evict::old(&live.places, retain);
-    let done = args.yes.then(|| evict::forget(&old));
+    let aside = evict::aside(&live.places, retain);
+    let forget = || -> std::io::Result<usize> { Ok(evict::forget_aside(&live.places, &aside)? + evict::forget(&old)) };
+    let done = args.yes.then(forget).transpose().with_context(|| live.places.state.display().to_string())?;
+    let aside = aside.into_iter().map(|(path, last)| Row { name: live.places.shown(&path), last });
+    let aside: Vec<Row> = aside.collect();
     if out.json {
         let records = old.into_iter().map(|o| Row { name: o.name.into(), last: o.last }).collect();
-        out.json(&Told { schema: 1, done: done.is_some(), records, worktrees })?;
+        out.json(&Told { schema: 1, done: done.is_some(), records, aside, worktrees })?;
         return Ok(0);
     }
     for o in &old {
         out.line(format_args!("{}  last heard of at {}", Untrusted::new(o.name.clone()).row(), o.last))?;
     }
+    for Row { name, last } in &aside {
+        out.line(format_args!("{}  could not be read; put aside at {last}", name.row()))?;
+    }
     for removed in &worktrees {
         removed.tell(out)?;
     }
+    let all = old.len() + aside.len() + worktrees.len();
     match done {
         Some(n) => out.line(format_args!("{n} records forgotten"))?,
-        None if old.is_empty() && worktrees.is_empty() => out.line("Nothing to forget.")?,
+        None if all == 0 => out.line("Nothing to forget.")?,
         None => {
-            let all = old.len() + worktrees.len();
             out.line(format_args!("{all} in all; the same with --yes forgets records and removes worktrees"))?;
         }
     }

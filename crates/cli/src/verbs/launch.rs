@@ -45,6 +45,8 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
             command: Vec::new(),
             described: None,
             hook: None,
+            older: false,
+            cwd: None,
         },
         group: args.group.clone(),
         env: args.env.clone(),

@@ -53,7 +53,7 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
         }
     }
     let sessions = &answer.listing.sessions;
-    let targets = chosen(args, sessions, &answer)?;
+    let targets = chosen(args, &places, sessions, &answer)?;
     let verb = if hard { "kill" } else { "stop" };
     let untold = sessions.iter().filter(|s| s.live.is_none()).count();
     let mut worst = 0;
@@ -132,11 +132,14 @@ fn each(
 
 fn chosen<'a>(
     args: &Stop,
+    places: &Places,
     sessions: &'a [Box<Session>],
     answer: &lariat_engine::list::Answer,
 ) -> Result<Vec<&'a Session>, Failure> {
+    // One that was moved away from its terminal has ended, and the terminal is still there.
+    let lives = |s: &Session| s.live == Some(true) || stop::has_left_terminal(places, s, sessions);
     if args.all {
-        return Ok(sessions.iter().filter(|s| s.live == Some(true)).map(|s| &**s).collect());
+        return Ok(sessions.iter().map(|s| &**s).filter(|s| lives(s)).collect());
     }
     if let Some(group) = &args.group {
         let members: Vec<&Session> =
@@ -146,7 +149,7 @@ fn chosen<'a>(
                 "no session is in group '{group}'; `lariat ls -a --json` tells the group of each"
             )));
         }
-        return Ok(members.into_iter().filter(|s| s.live != Some(false)).collect());
+        return Ok(members.into_iter().filter(|s| s.live.is_none() || lives(s)).collect());
     }
     let one = |t: &String| resolve(t, sessions).map(|at| &*sessions[at]).map_err(|e| not_one(&e, answer));
     let mut all: Vec<&Session> = Vec::new();

@@ -1,5 +1,7 @@
 //! The real agents, launched by lariat: with a terminal and without, killed shims, ended trees.
 
+mod background;
+
 use lariat_testkit::{
     DEADLINE, Key, Signal,
     agents::{Claude, Codex},
@@ -504,54 +506,6 @@ fn after_branch_the_handle_is_the_branch_s_for_good() {
     let (old, new) = (look.row(id(&launched)), look.row(new.as_str().expect("an id")));
     assert_eq!((&old.0["handle"], &old.0["restorable"]), (&Value::Null, &false.into()), "{old}");
     assert_eq!((&new.0["handle"], &new.0["restorable"]), (&launched["handle"], &true.into()), "{new}");
-}
-
-#[test]
-fn what_is_in_the_background_is_nobody_s_who_put_it_there() {
-    let stage = Stage::new("background-launched");
-    let claude = Claude::install(&stage.sandbox, &stage.model);
-    let launched = launch(&stage, &["claude", "-p", "first words", "--", "--permission-mode", "manual"]);
-    stage.until("idle", "turn over");
-    let terminal = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
-    terminal.wait_for_text("first words", DEADLINE);
-    // It is the first that needs the daemon, which is a child of its from then on, and its hooks go along.
-    terminal.submit("/fork TOOL touch made", DEADLINE);
-    let fork = stage.until_look("the fork asking", |look| {
-        look.rows.iter().find(|row| row.id() != id(&launched) && row.is("waiting", "permission: Bash")).cloned()
-    });
-    let asks = |row: &str| act(&stage, &["peek", row, "--json"])["asks"].clone();
-    assert_eq!((asks(handle(&launched)), asks(fork.id())), (Value::Null, "permission: Bash touch made".into()));
-    stage.look().row(id(&launched)).has("status", "idle");
-
-    // Others of this user have their sessions there too.
-    stage.sandbox.world().run(&claude.program().args(["--bg", "HOLD precious words"])).expect_success();
-    stage.model.wait_for_hold("precious", DEADLINE);
-    let precious = stage.until_look("the other at work", |look| {
-        look.rows.iter().find(|row| row.is_at_work("HOLD precious words")).cloned()
-    });
-    terminal.press(Key::Left);
-    terminal.wait_for_text("Your conversation moved to the background", DEADLINE);
-    let moved = wait_for("the one that goes on", DEADLINE, || {
-        let look = stage.look();
-        let known = [id(&launched), fork.id(), precious.id()];
-        look.rows.iter().find(|row| !known.contains(&row.id()) && row.is("idle", "")).cloned()
-    });
-    // The handle answers still, and nothing is typed into what its terminal shows now.
-    stage.look().row(id(&launched)).ended("done").has("handle", launched["handle"].clone()).has("restorable", false);
-    let send = stage.sandbox.world().run(&stage.lariat().args(["send", handle(&launched), "more words"]));
-    assert_eq!(send.code(), 3, "{send:?}");
-
-    // To end it is to end its terminal; and the same once more, when only what it left could be ended.
-    for _ in 0..2 {
-        act(&stage, &["kill", handle(&launched), "--json"]);
-        let look = stage.look();
-        assert!(look.unbound.is_empty(), "{:?}", look.unbound);
-        assert_eq!(look.row(id(&launched)).0["live"], false);
-        for other in [&precious, &fork, &moved] {
-            let now = look.row(other.id());
-            assert_eq!((&now.0["status"], &now.0["pid"]), (&other.0["status"], &other.0["pid"]), "{now}");
-        }
-    }
 }
 
 #[test]

@@ -111,9 +111,19 @@ fn launched_headless_it_is_known_from_the_first_moment() {
 fn killed_before_its_first_reply_it_was_cut_off() {
     let stage = Stage::new("launch-cut-off");
     let _pi = Pi::install(&stage.sandbox, &stage.model);
-    for (gate, way) in [("one", &["--headless"][..]), ("two", &[])] {
+    for gate in ["headless", "launched", "sent"] {
         let prompt = format!("HOLD {gate} words");
-        let (_, id, pid) = launch(&stage, &[way, &["-p", &prompt]].concat());
+        let (handle, id, pid) = match gate {
+            "headless" => launch(&stage, &["--headless", "-p", &prompt]),
+            "launched" => launch(&stage, &["-p", &prompt]),
+            _ => launch(&stage, &[]),
+        };
+        if gate == "sent" {
+            stage.until_of(&id, "idle", "no turn yet");
+            // It arrives, and no transcript shows it yet.
+            let sent = stage.lariat().args(["send", &handle, &prompt, "--timeout", "1s"]);
+            assert_eq!(stage.sandbox.world().run(&sent).code(), 4);
+        }
         stage.model.wait_for_hold(gate, DEADLINE);
         stage.until_of(&id, "working", "").has("pid", pid.clone());
         let pid = i32::try_from(pid.as_i64().expect("a pid")).expect("a pid");

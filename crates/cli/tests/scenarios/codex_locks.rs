@@ -134,6 +134,10 @@ fn a_turn_that_an_earlier_process_left_open_is_not_this_one_s() {
         codex.thread(&id(n)).with_policy("on-request").at(now() - 60_000).asked("fix it").calls("c", "make");
     }
     let terminal = sandbox.lookalike("codex", &["resume", "--no-daemon", &id(1)]);
+    // It has taken nothing up yet, and asks nothing that was asked before.
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "starting", Some(terminal.pid()));
+    assert_eq!(seen.session(&id(1))["tool"], json!(null));
     codex.lock(&terminal, &id(1));
     let exec = sandbox.lookalike("codex", &["exec", "resume", &id(2), "go on"]);
     codex.lock(&exec, &id(2));

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use lariat_testkit::{Lookalike, Sandbox, database};
+use lariat_testkit::{Lookalike, Sandbox, built, database};
 use serde_json::json;
 
 use crate::{
@@ -205,7 +205,6 @@ fn s39_a_line_that_goes_on_after_its_value() {
     assert_eq!(warm.timeless(), list(&sandbox).timeless());
 }
 
-/// Files of `projects/<slug>/` beyond counting: transcripts that ended long ago, and litter.
 #[test]
 fn what_a_terminal_shows_is_not_read_where_a_store_tells_all() {
     if !can_look("what_a_terminal_shows") {
@@ -219,6 +218,28 @@ fn what_a_terminal_shows_is_not_read_where_a_store_tells_all() {
     ask(&sandbox, &["kill", launched["handle"].as_str().expect("a handle")]).expect_success();
 }
 
+/// Whether a program takes pastes is looked for in all that it wrote; which session its terminal shows, only where it tells.
+#[test]
+fn what_is_sent_is_not_held_up_by_all_that_a_terminal_showed() {
+    if !can_look("what_is_sent") {
+        return;
+    }
+    let sandbox = Sandbox::new("unread-all");
+    sandbox.install_copy("claude", &built("lariat-actor"));
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]).expect_success().json();
+    let handle = launched["handle"].as_str().expect("a handle");
+    ask(&sandbox, &["wait", handle, "--timeout", "60s"]).expect_success();
+    let log = sandbox.root().join("streams/strace");
+    let strace = sandbox.program("strace").args(["-f", "-y", "-e", "trace=pread64", "-o"]).arg(&log);
+    sandbox.world().run(&strace.args([LARIAT, "send", handle, "hello"])).expect_success();
+    let log = fs::read_to_string(log).expect("what strace saw");
+    // From its first byte on, which follows the head of the file.
+    let whole = log.lines().filter(|line| line.contains("/output.") && line.contains(", 16) = ")).count();
+    assert_eq!(whole, 1, "{log}");
+    ask(&sandbox, &["kill", handle]).expect_success();
+}
+
+/// Files of `projects/<slug>/` beyond counting: transcripts that ended long ago, and litter.
 #[test]
 fn a_hundred_thousand_entries_in_one_directory() {
     let sandbox = Sandbox::new("100000");

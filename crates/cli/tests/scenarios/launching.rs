@@ -1,14 +1,16 @@
 //! What `launch` starts outlives it, has its own id at once, and ends when told: scenarios 1, 16,
-//! 17, 18, 36.
+//! 17, 18.
+
+mod claims;
+mod terminals;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, Size, wait_until};
+use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, Signal, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{ask, id, lariat, list};
-use crate::claude_store::ClaudeStore;
+use crate::asking::{ask, lariat, list};
 
 /// A sandbox with agents to launch: they sit still until they are ended.
 fn with_agents(name: &str) -> Sandbox {
@@ -145,39 +147,6 @@ fn s18_an_agent_that_dies_first_leaves_no_row_and_says_why() {
 }
 
 #[test]
-fn s36_of_two_launches_in_one_directory_one_wins() {
-    let sandbox = with_agents("s36");
-    let work = sandbox.work();
-    let below = work.join("below");
-    fs::create_dir_all(&below).expect("a folder");
-    let link = sandbox.root().join("link");
-    std::os::unix::fs::symlink(&work, &link).expect("a link");
-    let places = [&work, &link, &below, &work];
-    let launching: Vec<_> = places
-        .iter()
-        .map(|p| sandbox.spawn(&lariat(&sandbox, &["launch", "claude", "--json", "--cwd", p.to_str().expect("UTF-8")])))
-        .collect();
-    let codes: Vec<i32> = launching.iter().map(|l| l.output(DEADLINE).code()).collect();
-    assert_eq!(codes.iter().filter(|c| **c == 0).count(), 1, "{codes:?}");
-    assert_eq!(codes.iter().filter(|c| **c == 3).count(), 3, "{codes:?}");
-    assert_eq!(list(&sandbox).sessions().len(), 1);
-}
-
-#[test]
-fn an_agent_that_lariat_did_not_start_holds_its_directory_too() {
-    let sandbox = with_agents("claimed");
-    let other = sandbox.lookalike("claude", &[]);
-    let refused = ask(&sandbox, &["launch", "claude"]);
-    assert_eq!(refused.code(), 3);
-    assert!(
-        refused.stderr.contains(&other.pid().to_string()) && refused.stderr.contains("--force"),
-        "{}",
-        refused.stderr
-    );
-    launch(&sandbox, &["claude", "--force"]);
-}
-
-#[test]
 fn how_it_ended_is_known() {
     let sandbox = with_agents("ends");
     for (script, status, exit) in [
@@ -248,177 +217,6 @@ fn a_secret_reaches_the_agent_and_nothing_else() {
             }
         }
     }
-}
-
-#[test]
-fn its_terminal_can_be_entered_left_and_entered_again() {
-    let sandbox = with_agents("attach");
-    let launched = launch(&sandbox, &["claude"]);
-    let handle = launched["handle"].as_str().expect("text");
-    for round in 0..2 {
-        let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
-        terminal.wait_for_text("Ctrl-Q leaves", DEADLINE);
-        let answer = sandbox.work().join(format!("round{round}"));
-        // The lookalike does what it is told on its terminal.
-        terminal.type_text(&format!("write {} yes", answer.display()));
-        terminal.press(Key::Enter);
-        wait_until("what was typed was done", DEADLINE, || answer.exists());
-        terminal.press(Key::Ctrl('q'));
-        assert_eq!(terminal.wait(DEADLINE), Exit::Code(0));
-        assert!(alive(&sandbox, pid(&launched)));
-    }
-    // A killed shim is replaced by the next one who comes.
-    let shim = sandbox.processes().into_iter().find(|p| p.comm == "lariat-shim").expect("its shim");
-    shim.signal(Signal::KILL);
-    wait_until("it is gone", DEADLINE, || !alive(&sandbox, shim.pid));
-    list(&sandbox).expect(launched["native_id"].as_str().expect("an id"), "starting", Some(pid(&launched)));
-    let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
-    let answer = sandbox.work().join("after");
-    terminal.wait_for_text("Ctrl-Q leaves", DEADLINE);
-    terminal.type_text(&format!("write {} yes", answer.display()));
-    terminal.press(Key::Enter);
-    wait_until("it still listens", DEADLINE, || answer.exists());
-
-    let other = sandbox.lookalike("codex", &["resume", &crate::asking::id(7)]);
-    let refused = ask(&sandbox, &["attach", &crate::asking::id(7)]);
-    assert_eq!(refused.code(), 3, "{}", refused.stderr);
-    drop(other);
-}
-
-#[test]
-fn a_viewer_s_size_is_the_session_s_and_whatever_ends_a_viewer_gives_its_terminal_back() {
-    let sandbox = Sandbox::new("viewer");
-    install(&sandbox, "claude", "trap 'stty size > seen' WINCH; while :; do sleep 0.02; done");
-    let launched = launch(&sandbox, &["claude"]);
-    let handle = launched["handle"].as_str().expect("text");
-    let seen = || fs::read_to_string(sandbox.work().join("seen")).unwrap_or_default();
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
-        let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
-        terminal.wait_for_text("Ctrl-Q leaves", DEADLINE);
-        for rows in [31, 32] {
-            terminal.resize(Size { rows, cols: 97 });
-            wait_until("the new size", DEADLINE, || seen().trim() == format!("{rows} 97"));
-        }
-        terminal.signal(signal);
-        assert_eq!(terminal.wait(DEADLINE), Exit::Code(code));
-        wait_until("a terminal that is given back", DEADLINE, || {
-            terminal.raw().windows(8).any(|w| w == b"\x1b[?1049l")
-        });
-        assert!(alive(&sandbox, pid(&launched)));
-    }
-}
-
-#[test]
-fn of_many_who_come_after_a_killed_shim_one_takes_over_and_all_are_let_in() {
-    let sandbox = with_agents("many");
-    let launched = launch(&sandbox, &["claude"]);
-    let handle = launched["handle"].as_str().expect("text");
-    for _ in 0..3 {
-        let shim = sandbox.processes().into_iter().find(|p| p.comm == "lariat-shim").expect("its shim");
-        shim.signal(Signal::KILL);
-        wait_until("it is gone", DEADLINE, || !alive(&sandbox, shim.pid));
-        let viewers: Vec<_> =
-            (0..6).map(|_| sandbox.spawn(&lariat(&sandbox, &["attach", "--watch", handle]))).collect();
-        for viewer in &viewers {
-            wait_until("a viewer is let in", DEADLINE, || {
-                assert_eq!(viewer.exit(), None, "{}", viewer.stderr());
-                viewer.stderr().contains("attached to")
-            });
-        }
-        for viewer in viewers {
-            viewer.signal(Signal::KILL);
-            viewer.wait(DEADLINE);
-        }
-        let shims = || sandbox.processes().iter().filter(|p| p.comm == "lariat-shim" && p.state != 'Z').count();
-        wait_until("one shim is left", DEADLINE, || shims() == 1);
-    }
-    assert!(alive(&sandbox, pid(&launched)));
-}
-
-#[test]
-fn what_acts_puts_a_shim_in_the_place_of_a_killed_one_and_looking_does_not() {
-    let sandbox = with_agents("orphaned");
-    let launched = launch(&sandbox, &["claude"]);
-    let shims =
-        || sandbox.processes().into_iter().filter(|p| p.comm == "lariat-shim" && p.state != 'Z').collect::<Vec<_>>();
-    let first = shims();
-    first[0].signal(Signal::KILL);
-    wait_until("it is gone", DEADLINE, || shims().is_empty());
-    list(&sandbox).expect(launched["native_id"].as_str().expect("an id"), "starting", Some(pid(&launched)));
-    assert!(shims().is_empty(), "looking never acts");
-    assert_eq!(ask(&sandbox, &["gc", "--yes"]).code(), 0);
-    assert_eq!(shims().len(), 1);
-    let journal = ask(&sandbox, &["journal"]);
-    assert!(journal.stdout.contains("take over"), "{}", journal.stdout);
-}
-
-#[test]
-fn a_directory_that_was_moved_is_still_held() {
-    let sandbox = with_agents("moved");
-    let claude = ClaudeStore::of(&sandbox);
-    let (before, after) = (sandbox.project("before"), sandbox.root().join("after"));
-    let agent = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").cwd(&before));
-    drop(claude.register(&agent, &id(1)).with("cwd", json!(before)).says("busy"));
-    fs::rename(&before, &after).expect("it is moved");
-    let there = after.to_str().expect("UTF-8");
-    let refused = ask(&sandbox, &["launch", "claude", "--cwd", there]);
-    assert!(refused.code() == 3 && refused.stderr.contains(there), "{refused:?}");
-    // A server stands anywhere: where its session worked is gone, and was not moved to where that stands.
-    let server = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").cwd(sandbox.root()));
-    drop(claude.register(&server, &id(2)).with("cwd", json!(sandbox.root().join("gone"))).says("busy"));
-    let free = sandbox.project("free");
-    launch(&sandbox, &["claude", "--cwd", free.to_str().expect("UTF-8")]);
-}
-
-#[test]
-fn a_lock_that_cannot_be_read_can_be_given_up() {
-    let sandbox = with_agents("torn-lock");
-    ask(&sandbox, &["lock", "--for", "1h"]).expect_success();
-    let folder = sandbox.state_dir().join("lariat/claims");
-    let file = fs::read_dir(&folder).expect("locks").next().expect("a lock").expect("a lock").path();
-    fs::write(&file, "{").expect("torn");
-    let elsewhere = sandbox.project("elsewhere");
-    let order = ["claude", "--cwd", elsewhere.to_str().expect("UTF-8")];
-    assert_eq!(ask(&sandbox, &[&["launch"], &order[..]].concat()).code(), 3, "whose it is cannot be told");
-    ask(&sandbox, &["unlock"]).expect_success();
-    launch(&sandbox, &order);
-    // One that has run out is nobody's, and so is a time that no end could be written for.
-    ask(&sandbox, &["lock", "--for", "0s"]).expect_success();
-    assert_eq!(ask(&sandbox, &["unlock"]).code(), 2);
-    assert_eq!(ask(&sandbox, &["lock", "--for", "99999999999999d"]).code(), 2);
-    assert_eq!(ask(&sandbox, &["stop", "--all", "--grace", "99999999999999d"]).code(), 2);
-}
-
-#[test]
-fn s37_a_claim_goes_with_its_holder_and_a_persons_stays() {
-    let sandbox = with_agents("s37");
-    let launched = launch(&sandbox, &["claude"]);
-    let held = ask(&sandbox, &["locks", "--json"]).json();
-    assert_eq!(held["locks"][0]["session"], launched["id"]);
-    assert_eq!(ask(&sandbox, &["lock"]).code(), 3, "a live agent holds it");
-    let agent = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
-    agent.signal(Signal::KILL);
-    wait_until("it is dead", DEADLINE, || !alive(&sandbox, agent.pid));
-    let free = ask(&sandbox, &["locks", "--json"]).json();
-    assert_eq!(free["locks"], json!([]), "free within one look");
-
-    let locked = ask(&sandbox, &["lock", "--by", "ann", "--reason", "a release", "--for", "1h", "--json"]);
-    assert_eq!((locked.code(), &locked.json()["by"]), (0, &json!("ann")), "{}", locked.stderr);
-    let refused = ask(&sandbox, &["launch", "claude"]);
-    assert_eq!(refused.code(), 3);
-    assert!(refused.stderr.contains("ann") && refused.stderr.contains("a release"), "{}", refused.stderr);
-    assert_eq!(ask(&sandbox, &["lock", "--by", "ben"]).code(), 3);
-    for args in [&["locks"][..], &["lock", "list"]] {
-        assert!(ask(&sandbox, args).stdout.contains("ann"), "{args:?}");
-    }
-    assert_eq!(ask(&sandbox, &["unlock"]).code(), 0);
-    assert_eq!(ask(&sandbox, &["unlock"]).code(), 2);
-    launch(&sandbox, &["claude"]);
-    // One that has run out holds nothing.
-    let place = sandbox.project("other");
-    let place = place.to_str().expect("UTF-8");
-    assert_eq!(ask(&sandbox, &["lock", place, "--for", "0s"]).code(), 0);
-    launch(&sandbox, &["claude", "--cwd", place]);
 }
 
 #[test]
@@ -521,49 +319,6 @@ fn a_prompt_is_never_a_flag() {
     let process = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
     let argv: Vec<&str> = process.argv.iter().map(String::as_str).collect();
     assert!(argv.ends_with(&["--", "--dangerously-skip-permissions"]), "{argv:?}");
-}
-
-#[test]
-fn claims_that_cannot_be_read_let_nobody_in() {
-    let sandbox = with_agents("unread");
-    let claims = sandbox.state_dir().join("lariat/claims");
-    fs::create_dir_all(claims.parent().expect("a folder")).expect("our folder");
-    fs::write(&claims, "not a folder").expect("a file in the way");
-    let refused = ask(&sandbox, &["launch", "claude"]);
-    assert_eq!(refused.code(), 3, "{}", refused.stderr);
-    assert!(refused.stderr.contains("claims"), "{}", refused.stderr);
-    fs::remove_file(&claims).expect("it is gone");
-    launch(&sandbox, &["claude"]);
-}
-
-#[test]
-fn what_a_refusal_advises_can_be_done() {
-    let sandbox = with_agents("advice");
-    let settings = sandbox.home().join(".config/lariat/config.toml");
-    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
-    fs::write(&settings, "max = 1\n").expect("settings");
-    let (one, two) = (sandbox.project("one"), sandbox.project("two"));
-    let ended = launch(&sandbox, &["claude", "--cwd", two.to_str().expect("UTF-8")]);
-    let ended = ended["handle"].as_str().expect("a handle");
-    assert_eq!(ask(&sandbox, &["kill", ended]).code(), 0);
-    let first = launch(&sandbox, &["claude", "--cwd", one.to_str().expect("UTF-8")]);
-    let again = ["launch", "claude", "--json", "--cwd", two.to_str().expect("UTF-8")];
-    let refused = ask(&sandbox, &again);
-    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, true), "{}", refused.stderr);
-    let told = ask(&sandbox, &["send", ended, "hello", "--json"]);
-    assert_eq!((told.code(), &told.json()["outcome"]), (3, &json!("refused")), "{}", told.stdout);
-    let refused = ask(&sandbox, &["resume", ended]);
-    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, false), "{}", refused.stderr);
-    let queued = sandbox.spawn(&lariat(&sandbox, &again).args(["--queue"]));
-    assert_eq!(ask(&sandbox, &["kill", first["handle"].as_str().expect("a handle")]).code(), 0);
-    let queued = queued.output(DEADLINE);
-    assert_eq!(queued.code(), 0, "{}", queued.stderr);
-
-    let none = ask(&sandbox, &["ls", "--group", "none"]);
-    assert!(none.stdout.contains("None of these"), "{}", none.stdout);
-    let odd = "d=$(printf 'odd\\377'); mkdir \"$d\"; exec lariat launch claude --force --cwd \"$d\"";
-    let refused = sandbox.run(["sh", "-c", odd]);
-    assert_eq!((refused.code(), refused.stderr.contains("UTF-8")), (2, true), "{}", refused.stderr);
 }
 
 #[test]

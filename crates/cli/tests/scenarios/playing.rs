@@ -10,6 +10,7 @@ use lariat_testkit::{DEADLINE, Exit, Key, Sandbox, Signal, built, wait_for, wait
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
+use crate::worktrees::hold;
 
 fn stage(name: &str) -> Sandbox {
     let sandbox = Sandbox::new(name);
@@ -199,6 +200,46 @@ fn whoever_answers_first_decides() {
     let late = ask(&sandbox, &["approve", handle]);
     assert!(late.code() == 3 && late.stderr.contains("it has ended (stopped)"), "{late:?}");
     wait_until("all are gone", DEADLINE, || others(&sandbox).is_empty());
+}
+
+#[test]
+fn an_answer_is_told_of_when_it_is_seen_to_have_gone_on() {
+    let sandbox = stage("goes-on");
+    let launched = launch(&sandbox, "a", &["-p", "run touch made"]);
+    let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
+    asked(&sandbox, id, "permission: Bash touch made");
+    // Its hook takes the answer, and it does not go on.
+    let pid = i32::try_from(launched["pid"].as_i64().expect("a PID")).expect("a PID");
+    let agent = || sandbox.processes().into_iter().find(|p| p.pid == pid).expect("it lives");
+    assert!(agent().signal(Signal::STOP));
+    let told = ask(&sandbox, &["approve", handle, "--timeout", "500ms", "--json"]);
+    assert_eq!((told.code(), text(&told.json(), "outcome")), (4, "stalled"), "{told:?}");
+    assert!(text(&told.json(), "reason").contains("it took the answer"), "{told:?}");
+    assert!(agent().signal(Signal::CONT));
+    until(&sandbox, id, "idle", "turn over");
+
+    // Whoever waits for that hears it as soon as it does.
+    act(&sandbox, &["send", handle, "run touch other"]);
+    asked(&sandbox, id, "permission: Bash touch other");
+    assert!(agent().signal(Signal::STOP));
+    let approving = sandbox.spawn(&lariat(&sandbox, &["approve", handle, "--timeout", "60s"]));
+    let asks = || sandbox.processes().iter().any(|p| p.argv.get(1).is_some_and(|a| a == "__hook") && p.state != 'Z');
+    wait_until("its hook has the answer", DEADLINE, || !asks());
+    assert!(approving.exit().is_none(), "it has not gone on");
+    assert!(agent().signal(Signal::CONT));
+    let told = approving.output(DEADLINE);
+    assert_eq!((told.code(), told.stdout.as_str()), (0, "approved: permission: Bash touch other\n"), "{told:?}");
+
+    // What it asks by then is another question.
+    act(&sandbox, &["send", handle, "run touch one then run touch two"]);
+    asked(&sandbox, id, "permission: Bash touch one");
+    let held = hold(&sandbox, &["approve", handle, "--json"], "approve.taken");
+    asked(&sandbox, id, "permission: Bash touch two");
+    let (code, told) = held.go_on();
+    assert_eq!((code, text(&told, "outcome")), (0, "approved"), "{told}");
+    act(&sandbox, &["approve", handle]);
+    until(&sandbox, id, "idle", "turn over");
+    act(&sandbox, &["kill", handle]);
 }
 
 #[test]

@@ -100,6 +100,33 @@ fn who_holds_it_is_known_by_others_if_its_shim_s_record_cannot_be_read() {
 }
 
 #[test]
+fn what_was_put_aside_is_told_of_until_it_is_forgotten_on_request() {
+    let sandbox = Sandbox::new("torn-old");
+    let (handle, folder, _) = launched(&sandbox);
+    for name in ["eins", "zwei"] {
+        tear(&folder.join("label.json"));
+        ask(&sandbox, &["rename", &handle, name]).expect_success();
+    }
+    let aside = |n: u32| folder.join(format!("label.json.{n}.unreadable"));
+    let listed = || fs::read_to_string(sandbox.state_dir().join("lariat/aside")).expect("a list").lines().count();
+    fs::remove_file(aside(1)).expect("it was there");
+    assert_eq!((warned(&sandbox).len(), listed()), (1, 2));
+    let forget = |args: &[&str]| ask(&sandbox, &[&["gc", "--json"], args].concat()).json();
+    // Not yet; and a plan does nothing.
+    assert_eq!(forget(&[])["aside"], json!([]));
+    let plan = forget(&["--retain", "0s"]);
+    assert!(plan["aside"][0]["name"].as_str().is_some_and(|n| n.ends_with("label.json.0.unreadable")), "{plan}");
+    assert!(ask(&sandbox, &["gc", "--retain", "0s"]).stdout.contains("label.json.0.unreadable"));
+    assert!(aside(0).exists() && warned(&sandbox).len() == 1);
+    // What lies there not so long stays; what is there no longer is not told of in the list.
+    assert_eq!(forget(&["--yes"])["aside"], json!([]));
+    assert_eq!((aside(0).exists(), listed()), (true, 1));
+    assert_eq!(forget(&["--retain", "0s", "--yes"])["aside"].as_array().map(Vec::len), Some(1));
+    assert_eq!((aside(0).exists(), listed(), warned(&sandbox)), (false, 0, Vec::new()));
+    ask(&sandbox, &["kill", &handle]).expect_success();
+}
+
+#[test]
 fn nothing_is_written_over_what_cannot_be_read() {
     let sandbox = Sandbox::new("torn-label");
     let (handle, folder, _) = launched(&sandbox);

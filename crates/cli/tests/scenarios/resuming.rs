@@ -2,6 +2,7 @@
 //! nothing else ever does: scenarios 9, 20, 27 to 30, 38.
 
 mod leaving;
+mod untold;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -250,43 +251,6 @@ fn s20_saved_restored_killed_and_restarted_twice_it_stays_dead() {
         list(&stage.sandbox).expect(launched.id(), "stopped", None);
     }
     assert_eq!((stage.runs("--resume"), stage.running().len()), (1, 0));
-}
-
-#[test]
-fn s28_without_a_conversation_its_prompt_is_asked_again_and_that_is_said() {
-    let stage = Stage::new("s28");
-    let launched = stage.launch("a", &[]);
-    stage.crash(&launched);
-    fs::remove_file(stage.sandbox.home().join(format!(".claude/projects/x/{}.jsonl", launched.id()))).expect("it was");
-    let told = stage.act(&["resume", launched.handle()]);
-    assert_eq!((&told["way"], &told["handle"]), (&json!("replayed"), &launched.told["handle"]), "{told}");
-    assert_eq!(told["said"], "hi");
-    assert_ne!(told["native_id"], launched.told["native_id"]);
-    assert_eq!((stage.runs("--resume"), stage.runs("--session-id")), (0, 2));
-    // One row answers to the handle, and nothing is left to restore.
-    assert_eq!(stage.act(&["status", launched.handle()])["id"], told["id"]);
-    assert_eq!(stage.act(&["restore"])["restore"], json!([]));
-}
-
-#[test]
-fn s28_what_was_never_taken_up_is_asked_when_it_comes_back() {
-    let stage = Stage::new("s28-never");
-    let launched = stage.launch("a", &[]);
-    stage.crash(&launched);
-    // As if that had been before it took its prompt up.
-    let path = stage.sandbox.home().join(format!(".claude/projects/x/{}.jsonl", launched.id()));
-    fs::write(&path, format!("{}\n", json!({"type": "mode", "sessionId": launched.id()}))).expect("a transcript");
-    // It was given one, and has come to no end of it.
-    let seen = list(&stage.sandbox);
-    seen.expect(launched.id(), "interrupted", None);
-    let reason = "cut off in the middle of a turn by signal 9 (nothing of it was recorded)";
-    assert_eq!(seen.session(launched.id())["reason"], reason);
-    fs::rename(stage.folder(&launched).join("exit.json"), stage.sandbox.home().join("aside")).expect("nobody saw it");
-    list(&stage.sandbox).expect(launched.id(), "interrupted", None);
-    fs::rename(stage.sandbox.home().join("aside"), stage.folder(&launched).join("exit.json")).expect("its place");
-    let told = stage.act(&["resume", launched.handle()]);
-    assert_eq!((&told["way"], &told["said"]), (&json!("native"), &json!("hi")), "{told}");
-    assert_eq!((&told["id"], stage.runs("--resume")), (&launched.told["id"], 1), "{told}");
 }
 
 #[test]

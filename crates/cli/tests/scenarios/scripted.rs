@@ -16,6 +16,7 @@ use crate::asking::{ask, id, list};
 use crate::claude_store::ClaudeStore;
 use crate::codex_store::CodexStore;
 use crate::gemini_store::GeminiStore;
+use crate::moment::now;
 use crate::pi_store::PiStore;
 
 /// Puts a script where an agent would be. Left alone it waits for ever.
@@ -122,6 +123,19 @@ fn a_lock_that_a_tool_took_is_its_script_s() {
     let seen = list(&sandbox);
     seen.expect(&id(1), "working", Some(agent.pid()));
     assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+}
+
+/// So is one that was taken between two looks at the locks: the kernel's list, and the process's own.
+#[test]
+fn who_has_a_lock_by_a_tool_is_at_its_prompt_whatever_was_left_open_before() {
+    let sandbox = Sandbox::new("flock-resumed");
+    let codex = CodexStore::of(&sandbox);
+    drop(codex.thread(&id(1)).with_policy("on-request").at(now() - 60_000).asked("fix it").calls("c", "make"));
+    let lock = codex.lock_file(&id(1));
+    let script = put(&sandbox, "codex", &format!("exec 9>'{}'; flock 9; touch locked", lock.display()));
+    let agent = shell(&sandbox, &[text(&script), "resume", "--no-daemon", &id(1)]);
+    wait_until("the lock", DEADLINE, || sandbox.work().join("locked").exists());
+    list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
 }
 
 #[test]

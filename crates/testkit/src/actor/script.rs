@@ -58,7 +58,10 @@ pub const ORDERS: &str = "run COMMAND · think SECONDS · ask QUESTION? A | B ·
 pub fn read(prompt: &str) -> Vec<Beat> {
     let (order, rest) = prompt.trim().split_once(char::is_whitespace).unwrap_or((prompt.trim(), ""));
     match order.to_ascii_lowercase().as_str() {
-        "run" if !rest.is_empty() => return vec![run("I run it.", rest, true), say("It said:\n{}")],
+        "run" if !rest.is_empty() => {
+            let commands = rest.split(" then run ").map(|command| run("I run it.", command, true));
+            return commands.chain([say("It said:\n{}")]).collect();
+        }
         "think" => {
             let seconds = rest.parse().unwrap_or(5);
             return vec![Beat::Think(seconds), say(&format!("I thought about it for {seconds} seconds."))];

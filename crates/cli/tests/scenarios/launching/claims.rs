@@ -1,0 +1,155 @@
+//! Whose a directory is: scenarios 36 and 37.
+
+use std::fs;
+
+use lariat_testkit::{DEADLINE, Lookalike, Signal, wait_until};
+use serde_json::json;
+
+use super::{alive, launch, pid, with_agents};
+use crate::asking::{ask, id, lariat, list};
+use crate::claude_store::ClaudeStore;
+
+#[test]
+fn s36_of_two_launches_in_one_directory_one_wins() {
+    let sandbox = with_agents("s36");
+    let work = sandbox.work();
+    let below = work.join("below");
+    fs::create_dir_all(&below).expect("a folder");
+    let link = sandbox.root().join("link");
+    std::os::unix::fs::symlink(&work, &link).expect("a link");
+    let places = [&work, &link, &below, &work];
+    let launching: Vec<_> = places
+        .iter()
+        .map(|p| sandbox.spawn(&lariat(&sandbox, &["launch", "claude", "--json", "--cwd", p.to_str().expect("UTF-8")])))
+        .collect();
+    let codes: Vec<i32> = launching.iter().map(|l| l.output(DEADLINE).code()).collect();
+    assert_eq!(codes.iter().filter(|c| **c == 0).count(), 1, "{codes:?}");
+    assert_eq!(codes.iter().filter(|c| **c == 3).count(), 3, "{codes:?}");
+    assert_eq!(list(&sandbox).sessions().len(), 1);
+}
+
+#[test]
+fn an_agent_that_lariat_did_not_start_holds_its_directory_too() {
+    let sandbox = with_agents("claimed");
+    let other = sandbox.lookalike("claude", &[]);
+    let refused = ask(&sandbox, &["launch", "claude"]);
+    assert_eq!(refused.code(), 3);
+    assert!(
+        refused.stderr.contains(&other.pid().to_string()) && refused.stderr.contains("--force"),
+        "{}",
+        refused.stderr
+    );
+    launch(&sandbox, &["claude", "--force"]);
+}
+
+#[test]
+fn a_directory_that_was_moved_is_still_held() {
+    let sandbox = with_agents("moved");
+    let claude = ClaudeStore::of(&sandbox);
+    let (before, after) = (sandbox.project("before"), sandbox.root().join("after"));
+    let agent = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").cwd(&before));
+    drop(claude.register(&agent, &id(1)).with("cwd", json!(before)).says("busy"));
+    fs::rename(&before, &after).expect("it is moved");
+    let there = after.to_str().expect("UTF-8");
+    let refused = ask(&sandbox, &["launch", "claude", "--cwd", there]);
+    assert!(refused.code() == 3 && refused.stderr.contains(there), "{refused:?}");
+    // A server stands anywhere: where its session worked is gone, and was not moved to where that stands.
+    let server = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "claude").cwd(sandbox.root()));
+    drop(claude.register(&server, &id(2)).with("cwd", json!(sandbox.root().join("gone"))).says("busy"));
+    let free = sandbox.project("free");
+    launch(&sandbox, &["claude", "--cwd", free.to_str().expect("UTF-8")]);
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_can_be_given_up() {
+    let sandbox = with_agents("torn-lock");
+    ask(&sandbox, &["lock", "--for", "1h"]).expect_success();
+    let folder = sandbox.state_dir().join("lariat/claims");
+    let file = fs::read_dir(&folder).expect("locks").next().expect("a lock").expect("a lock").path();
+    fs::write(&file, "{").expect("torn");
+    let elsewhere = sandbox.project("elsewhere");
+    let order = ["claude", "--cwd", elsewhere.to_str().expect("UTF-8")];
+    assert_eq!(ask(&sandbox, &[&["launch"], &order[..]].concat()).code(), 3, "whose it is cannot be told");
+    ask(&sandbox, &["unlock"]).expect_success();
+    launch(&sandbox, &order);
+    // One that has run out is nobody's, and so is a time that no end could be written for.
+    ask(&sandbox, &["lock", "--for", "0s"]).expect_success();
+    assert_eq!(ask(&sandbox, &["unlock"]).code(), 2);
+    assert_eq!(ask(&sandbox, &["lock", "--for", "99999999999999d"]).code(), 2);
+    assert_eq!(ask(&sandbox, &["stop", "--all", "--grace", "99999999999999d"]).code(), 2);
+}
+
+#[test]
+fn s37_a_claim_goes_with_its_holder_and_a_persons_stays() {
+    let sandbox = with_agents("s37");
+    let launched = launch(&sandbox, &["claude"]);
+    let held = ask(&sandbox, &["locks", "--json"]).json();
+    assert_eq!(held["locks"][0]["session"], launched["id"]);
+    assert_eq!(ask(&sandbox, &["lock"]).code(), 3, "a live agent holds it");
+    let agent = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    agent.signal(Signal::KILL);
+    wait_until("it is dead", DEADLINE, || !alive(&sandbox, agent.pid));
+    let free = ask(&sandbox, &["locks", "--json"]).json();
+    assert_eq!(free["locks"], json!([]), "free within one look");
+
+    let locked = ask(&sandbox, &["lock", "--by", "ann", "--reason", "a release", "--for", "1h", "--json"]);
+    assert_eq!((locked.code(), &locked.json()["by"]), (0, &json!("ann")), "{}", locked.stderr);
+    let refused = ask(&sandbox, &["launch", "claude"]);
+    assert_eq!(refused.code(), 3);
+    assert!(refused.stderr.contains("ann") && refused.stderr.contains("a release"), "{}", refused.stderr);
+    assert_eq!(ask(&sandbox, &["lock", "--by", "ben"]).code(), 3);
+    for args in [&["locks"][..], &["lock", "list"]] {
+        assert!(ask(&sandbox, args).stdout.contains("ann"), "{args:?}");
+    }
+    assert_eq!(ask(&sandbox, &["unlock"]).code(), 0);
+    assert_eq!(ask(&sandbox, &["unlock"]).code(), 2);
+    launch(&sandbox, &["claude"]);
+    // One that has run out holds nothing.
+    let place = sandbox.project("other");
+    let place = place.to_str().expect("UTF-8");
+    assert_eq!(ask(&sandbox, &["lock", place, "--for", "0s"]).code(), 0);
+    launch(&sandbox, &["claude", "--cwd", place]);
+}
+
+#[test]
+fn claims_that_cannot_be_read_let_nobody_in() {
+    let sandbox = with_agents("unread");
+    let claims = sandbox.state_dir().join("lariat/claims");
+    fs::create_dir_all(claims.parent().expect("a folder")).expect("our folder");
+    fs::write(&claims, "not a folder").expect("a file in the way");
+    let refused = ask(&sandbox, &["launch", "claude"]);
+    assert_eq!(refused.code(), 3, "{}", refused.stderr);
+    assert!(refused.stderr.contains("claims"), "{}", refused.stderr);
+    fs::remove_file(&claims).expect("it is gone");
+    launch(&sandbox, &["claude"]);
+}
+
+#[test]
+fn what_a_refusal_advises_can_be_done() {
+    let sandbox = with_agents("advice");
+    let settings = sandbox.home().join(".config/lariat/config.toml");
+    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    fs::write(&settings, "max = 1\n").expect("settings");
+    let (one, two) = (sandbox.project("one"), sandbox.project("two"));
+    let ended = launch(&sandbox, &["claude", "--cwd", two.to_str().expect("UTF-8")]);
+    let ended = ended["handle"].as_str().expect("a handle");
+    assert_eq!(ask(&sandbox, &["kill", ended]).code(), 0);
+    let first = launch(&sandbox, &["claude", "--cwd", one.to_str().expect("UTF-8")]);
+    let again = ["launch", "claude", "--json", "--cwd", two.to_str().expect("UTF-8")];
+    let refused = ask(&sandbox, &again);
+    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, true), "{}", refused.stderr);
+    let told = ask(&sandbox, &["send", ended, "hello", "--json"]);
+    assert_eq!((told.code(), &told.json()["outcome"]), (3, &json!("refused")), "{}", told.stdout);
+    let refused = ask(&sandbox, &["resume", ended]);
+    assert_eq!((refused.code(), refused.stderr.contains("--queue")), (3, false), "{}", refused.stderr);
+    let queued = sandbox.spawn(&lariat(&sandbox, &again).args(["--queue"]));
+    assert_eq!(ask(&sandbox, &["kill", first["handle"].as_str().expect("a handle")]).code(), 0);
+    let queued = queued.output(DEADLINE);
+    assert_eq!(queued.code(), 0, "{}", queued.stderr);
+
+    let none = ask(&sandbox, &["ls", "--group", "none"]);
+    assert!(none.stdout.contains("None of these"), "{}", none.stdout);
+    let odd = "d=$(printf 'odd\\377'); mkdir \"$d\"; exec lariat launch claude --force --cwd \"$d\"";
+    let refused = sandbox.run(["sh", "-c", odd]);
+    assert_eq!((refused.code(), refused.stderr.contains("UTF-8")), (2, true), "{}", refused.stderr);
+}
