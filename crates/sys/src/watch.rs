@@ -8,7 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
@@ -16,6 +16,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// How long one sleeps at most who cannot be told of every change.
 pub const BLIND: Duration = Duration::from_secs(2);
+
+/// A burst that is longer than so many of the pauses that would end it is more than one.
+const BURST: u32 = 8;
 
 /// A set of things to be woken by.
 pub struct Watch {
@@ -59,12 +62,16 @@ impl Watch {
     }
 
     /// Sleeps until something stirs or the time is up; then waits until it has
-    /// been quiet for `settle`, so that a burst is one waking.
+    /// been quiet for `settle`, so that a burst is one waking. Some are never quiet.
     pub fn sleep(&self, at_most: Duration, settle: Duration) -> io::Result<()> {
         let at_most = if self.blind { at_most.min(BLIND) } else { at_most };
+        let began = Instant::now();
         if self.poll(at_most)? {
+            let woken = Instant::now();
             while self.drain() {
-                if !self.poll_files(settle)? {
+                let left = at_most.saturating_sub(began.elapsed());
+                let left = left.min((settle * BURST).saturating_sub(woken.elapsed()));
+                if !self.poll_files(settle.min(left))? || left.is_zero() {
                     break;
                 }
             }
@@ -117,5 +124,38 @@ fn wait(fds: &mut [PollFd<'_>], at_most: Duration) -> io::Result<bool> {
         Ok(n) => Ok(n > 0),
         Err(rustix::io::Errno::INTR) => Ok(true),
         Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test's own files")]
+    fn who_waits_for_quiet_where_there_is_none_is_woken_all_the_same() {
+        let folder = std::env::temp_dir().join(format!("lariat-watch-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut watch = Watch::new();
+        watch.path(&folder);
+        let (woken, quiet) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Far longer than anybody would wait, and not for ever.
+                for _ in 0..2_000_000 {
+                    std::fs::write(folder.join("log"), "x").unwrap();
+                    if woken.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+                quiet.store(true, Ordering::Relaxed);
+            });
+            watch.sleep(Duration::from_secs(600), Duration::from_millis(250)).unwrap();
+            assert!(!quiet.load(Ordering::Relaxed), "it was woken only once nothing stirred any more");
+            woken.store(true, Ordering::Relaxed);
+        });
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
