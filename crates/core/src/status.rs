@@ -292,6 +292,13 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
             let deciding = [alive, *i].into_iter().chain(e.given);
             (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
         }
+        // Nor if the last turn is an earlier life's.
+        (None | Some((_, State::Idle)), None, Some((t, Turn::Over(_))))
+            if e.given.is_some_and(|given| e.all[*t].at.is_some_and(|at| Some(at) < e.all[given].at)) =>
+        {
+            let deciding = [alive].into_iter().chain(e.given);
+            (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
+        }
         // It has just taken that up, and has not said so yet.
         (Some((i, State::Idle)), _, Some((t, Turn::Open(doing))))
             if e.given.is_some() && e.all[*i].at <= e.all[*t].at =>

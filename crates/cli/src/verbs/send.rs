@@ -2,7 +2,7 @@
 
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
-use lariat_core::{Fact, Session, Status, Turn, Untrusted};
+use lariat_core::{Fact, Observation, Outcome, Role, Session, Status, Turn, Untrusted};
 use lariat_engine::list;
 use lariat_engine::list::{Answer, Question};
 use lariat_engine::peek;
@@ -73,18 +73,25 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
     let offset = *sent.as_ref().unwrap_or(&0);
     let reason = sent.err().map(|e| e.to_string());
     let mut told = Told { id: &session.id, outcome, reason, status: None, reply: None };
+    let mut code = code;
     if code == 0 && args.wait {
-        let (status, reply) = turn(session.id.raw(), offset, common)?;
-        (told.status, told.reply) = (Some(status), reply);
+        let end = turn(session.id.raw(), offset, common)?;
+        code = u8::from(end.failed);
+        (told.status, told.reply) = (Some(end.status), end.reply);
+        told.reason = end.reason.filter(|_| end.failed || end.status == Status::Waiting);
     }
     if out.json {
         out.json(&told)?;
-    } else if let Some(reason) = &told.reason {
-        complain(format_args!("{}: {reason}", session.id.row()));
-    } else if let Some(reply) = &told.reply {
-        out.line(reply.block().trim_end())?;
-    } else {
-        out.line(format_args!("sent to {}", session.id.row()))?;
+        return Ok(code);
+    }
+    match &told.reply {
+        Some(reply) => out.line(reply.block().trim_end())?,
+        None if outcome == "sent" => out.line(format_args!("sent to {}", session.id.row()))?,
+        None => {}
+    }
+    if let Some(reason) = &told.reason {
+        let status = told.status.map_or_else(String::new, |status| format!("{}: ", status.word()));
+        complain(format_args!("{}: {status}{reason}", session.id.row()));
     }
     Ok(code)
 }
@@ -132,14 +139,31 @@ fn is_over(session: &Session) -> bool {
     session.because.iter().any(|(_, o)| matches!(o.fact, Fact::Turn(Turn::Over(_))))
 }
 
-/// Waits for the end of the turn that was sent; how the session is then, and what
-/// it replied since.
-fn turn(id: &str, offset: u64, common: &Common) -> Result<(Status, Option<Untrusted>), Failure> {
+/// Whether its last turn ended in an error, though it lives.
+fn has_failed(session: &Session) -> bool {
+    let failed = |o: &Observation| matches!(o.fact, Fact::Turn(Turn::Over(Outcome::Failed(_))));
+    session.because.iter().any(|(role, o)| *role != Role::Disagreed && failed(o))
+}
+
+/// What a turn that was sent came to.
+struct End {
+    /// How the session is then.
+    status: Status,
+    /// Why.
+    reason: Option<String>,
+    /// The turn failed, or was cut off with the session.
+    failed: bool,
+    /// What it replied since.
+    reply: Option<Untrusted>,
+}
+
+/// Waits for the end of the turn that was sent.
+fn turn(id: &str, offset: u64, common: &Common) -> Result<End, Failure> {
     let mut look = || list(question(common, Scope::All));
     let mut answer = look();
     loop {
         let Some(session) = answer.listing.sessions.iter().find(|s| s.id.raw() == id) else {
-            return Ok((Status::Unknown, None));
+            return Ok(End { status: Status::Unknown, reason: None, failed: false, reply: None });
         };
         let talk = session.transcript.as_ref().map(|t| peek::since(session.agent, t, offset)).transpose()?;
         let mut said = talk.map(|t| t.said).unwrap_or_default();
@@ -157,7 +181,8 @@ fn turn(id: &str, offset: u64, common: &Common) -> Result<(Status, Option<Untrus
             _ => true,
         };
         if over {
-            return Ok((session.status, reply));
+            let failed = matches!(session.status, Status::Failed | Status::Interrupted) || has_failed(session);
+            return Ok(End { status: session.status, reason: Some(session.reason.row()), failed, reply });
         }
         answer = ls::next(&answer, &mut look, None)?;
     }

@@ -1,9 +1,11 @@
 //! `lariat wait`: sleeps until sessions come to rest, need you, or end.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Scope;
 use lariat_core::{Session, Status};
+use lariat_engine::launched::All;
 use lariat_engine::list::Answer;
 use lariat_engine::{list, resolve};
 use serde::Serialize;
@@ -25,6 +27,7 @@ pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
     let began = Instant::now();
     let first = list(question(common, Scope::All));
     let ids = resolve_all(args, &first)?;
+    let headless = headless(&first, common);
     let mut answer = first;
     loop {
         let found = |id: &String| answer.listing.sessions.iter().find(|s| s.id.raw() == id);
@@ -34,7 +37,7 @@ pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
             return Ok(0);
         }
         let is_there = |id: &String| match found(id) {
-            Some(session) => there(session, args.until),
+            Some(session) => there(session, args.until, headless.contains(id)),
             None => !answer.partial,
         };
         if if args.any { ids.iter().any(is_there) } else { ids.iter().all(is_there) } {
@@ -79,11 +82,21 @@ fn resolve_all(args: &Wait, answer: &Answer) -> Result<Vec<String>, Failure> {
     args.targets.iter().map(one).collect()
 }
 
+/// Those that were launched without a terminal: they have no prompt to come to, and what their turn came to is told by
+/// their end.
+fn headless(answer: &Answer, common: &Common) -> HashSet<String> {
+    let mut launched = All::read(&question(common, Scope::Live).places);
+    let sessions = answer.listing.sessions.iter();
+    let headless = sessions.filter(|s| launched.take(s).is_some_and(|l| l.record.launch.headless));
+    headless.map(|s| s.id.raw().to_owned()).collect()
+}
+
 /// Whether a session is where we wait for it to be. One that has ended can come
 /// no nearer, so that counts too.
-fn there(session: &Session, until: Until) -> bool {
+fn there(session: &Session, until: Until, headless: bool) -> bool {
     session.status.ended()
         || match until {
+            Until::Idle if headless => false,
             Until::Idle => session.at_its_prompt(),
             Until::Waiting => session.status == Status::Waiting,
             Until::Done => false,

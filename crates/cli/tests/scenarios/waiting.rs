@@ -111,6 +111,35 @@ fn one_that_ended_without_a_record_is_not_waited_for() {
     assert_eq!((told.code(), &told.json()["status"]), (1, &json!("interrupted")), "{}", told.stderr);
 }
 
+/// It writes that its turn failed, and ends when it is told to.
+const FAILS: &str = r#"
+id=$2 dir=$HOME/.claude/projects/x now=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
+mkdir -p "$dir" "$HOME/.claude/sessions"
+start=$(cut -d' ' -f22 /proc/$$/stat)
+{
+    echo "{\"type\":\"user\",\"cwd\":\"$PWD\",\"sessionId\":\"$id\",\"message\":{\"role\":\"user\",\"content\":\"hi\"},\"timestamp\":\"$now\"}"
+    echo "{\"type\":\"assistant\",\"cwd\":\"$PWD\",\"sessionId\":\"$id\",\"isApiErrorMessage\":true,\"error\":\"authentication_failed\",\"apiErrorStatus\":401,\"message\":{\"model\":\"<synthetic>\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"Please run /login\"}]},\"timestamp\":\"$now\"}"
+} >> "$dir/$id.jsonl"
+echo "{\"pid\":$$,\"sessionId\":\"$id\",\"cwd\":\"$PWD\",\"procStart\":\"$start\",\"status\":\"idle\"}" > "$HOME/.claude/sessions/$$.json"
+while [ ! -e go ]; do sleep 0.05; done
+rm "$HOME/.claude/sessions/$$.json"
+exit 1"#;
+
+#[test]
+fn one_without_a_terminal_is_waited_for_to_its_end_and_asks_nobody_for_a_login() {
+    let sandbox = Sandbox::new("wait-headless");
+    sandbox.install("claude", &crate::scripted::put(&sandbox, "claude", FAILS));
+    let launched = ask(&sandbox, &["launch", "claude", "--headless", "-p", "hi", "--json"]).json();
+    let one = launched["native_id"].as_str().expect("an id");
+    wait_until("its turn failed", DEADLINE, || list(&sandbox).session(one)["reason"].to_string().contains("/login"));
+    assert_eq!(list(&sandbox).session(one)["status"], "idle");
+    let early = ask(&sandbox, &["wait", one, "--timeout", "10ms"]);
+    assert_eq!(early.code(), 4, "{early:?}");
+    std::fs::write(sandbox.work().join("go"), "").expect("a sign");
+    let told = ask(&sandbox, &["wait", one, "--json"]);
+    assert_eq!((told.code(), &told.json()["status"]), (1, &json!("failed")), "{told:?}");
+}
+
 const SOONER: Duration = Duration::from_secs(30);
 
 /// Runs lariat where this user has no more watches of files: as many as the first word says.
