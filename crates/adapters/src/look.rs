@@ -205,6 +205,8 @@ pub struct About {
     pub prompt: Option<String>,
     pub started_at: Option<Time>,
     pub updated_at: Option<Time>,
+    /// When its last turn began, if its store tells: no process does so that has ended.
+    pub turn_at: Option<Time>,
     pub ended_at: Option<Time>,
     pub tokens: Option<Tokens>,
     pub cost_usd: Option<f64>,

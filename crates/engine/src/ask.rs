@@ -195,7 +195,8 @@ fn moved(places: &Places, launched: &Launched, native_id: &str) -> io::Result<()
     let generation = known.max(before.as_ref().map_or(0, |w| w.intent.generation)) + 1;
     let run = Intent { want: Want::Run, generation, at: Time(clock::now_ms()), found_live: true, until: None };
     let process = launched.shim.as_ref().map(|s| s.agent.clone());
-    let fresh = || Wish { id: id.clone(), intent: run, verb: "launch".into(), process, run: None };
+    let fresh =
+        || Wish { id: id.clone(), intent: run, verb: "launch".into(), process, run: None, ahead: None, seen: None };
     let wish = match before.filter(|w| w.intent.want == Want::Stop) {
         Some(stop) => Wish { id: id.clone(), intent: Intent { generation, ..stop.intent }, ..stop },
         None => fresh(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use lariat_adapters::look::{Places, Sighting, Stores};
+use lariat_adapters::look::{About, Places, Sighting, Stores};
 use lariat_adapters::settings::Described;
 use lariat_adapters::{Adapter, Ask, described};
 use lariat_core::{Exit, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Want, Warning, Witness};
@@ -238,9 +238,22 @@ impl Launched {
     /// Whether nothing on record says that it ended by itself, and nobody is about to
     /// write that down. A record that cannot be read may say so.
     pub fn could_be_cut_off(&self) -> bool {
-        let by_signal =
-            |e: &record::Exit| e.signal.is_some() || e.code.is_some_and(|c| Exit::Code(c).signal().is_some());
-        self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), by_signal)
+        // Of one that died with its shim, nobody may know how.
+        let by_itself =
+            |e: &record::Exit| e.error.is_some() || e.code.is_some_and(|c| Exit::Code(c).signal().is_none());
+        self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), |e| !by_itself(e))
+    }
+
+    /// Whether the run that was launched is not the last one: a person has gone on with the session elsewhere. Where
+    /// nobody saw it end, it did not outlive its boot.
+    pub fn was_followed(&self, about: &About) -> bool {
+        let booted = || {
+            let booted = Time(clock::booted_at_ms());
+            let another = |s: &&Shim| clock::boot_id().is_ok_and(|boot| boot != s.agent.boot) && s.started_at < booted;
+            self.shim.as_ref().filter(another).map(|_| booted)
+        };
+        let ended = self.exit.as_ref().map(|exit| exit.at).or_else(booted);
+        ended.is_some_and(|ended| is_of_another_run(about, ended))
     }
 
     /// Whether its agent was told to store nothing of it.
@@ -433,6 +446,10 @@ impl Launched {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
                 self.put_aside(&mut sighting.observations);
+                if self.record.launch.headless {
+                    // Nobody can see to that before it ends of it.
+                    sighting.observations.retain(|o| !matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn()));
+                }
                 let asks = ask::observe(&self.record.agent, &self.folder);
                 let asks = asks.map(|asks| asks.from(places.shown(&self.folder)));
                 sighting.observations.extend(asks.or_else(|| self.asks().map(|ask| seen(Fact::Asks(ask)))));
@@ -482,9 +499,7 @@ impl Launched {
             sighting.observations.extend(self.last_turn(None, told_nothing, sighting).map(seen));
             return true;
         };
-        // What it recorded long after that exit belongs to another run.
-        let later = sighting.about.updated_at.is_some_and(|t| t.0 > exit.at.0 + AFTERMATH);
-        if sighting.process.is_some() || later {
+        if sighting.process.is_some() || is_of_another_run(&sighting.about, exit.at) {
             return true;
         }
         let turn = self.last_turn(Some(how), told_nothing, sighting);
@@ -520,6 +535,11 @@ impl Launched {
         sighting.about.started_at = self.shim.as_ref().map(|s| s.started_at);
         sighting
     }
+}
+
+/// Whether a run that ended then is not the last one: a turn began since, or something was recorded long after.
+fn is_of_another_run(about: &About, ended: Time) -> bool {
+    about.turn_at.is_some_and(|t| t > ended) || about.updated_at.is_some_and(|t| t.0 > ended.0 + AFTERMATH)
 }
 
 fn is_ending(process: &Process) -> bool {

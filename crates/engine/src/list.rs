@@ -167,6 +167,8 @@ impl Shared {
         let launched = self.known.launched.of(&id, &sighting);
         let launched = launched.filter(|l| l.testify(&self.question.places, self.now, &self.settling, &mut sighting));
         sighting.observations.extend(wish.and_then(|wish| seen_off(wish, &sighting)));
+        let same_life = |l: &launched::Launched| !l.was_followed(&sighting.about);
+        let could_return = launched.is_some_and(|l| l.could_be_cut_off() && !l.stores_nothing() && same_life(l));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());
@@ -179,11 +181,7 @@ impl Shared {
             session.kept = label.kept.unwrap_or(session.kept);
         }
         // Restored is what was launched and cut off, in the life that was launched.
-        let same_life = |l: &launched::Launched| {
-            let last = l.exit.as_ref().map(|e| e.at.0 + launched::AFTERMATH);
-            session.updated_at.is_none_or(|u| last.is_none_or(|last| u.0 <= last))
-        };
-        session.restorable &= launched.is_some_and(|l| l.could_be_cut_off() && !l.stores_nothing() && same_life(l));
+        session.restorable &= could_return;
         session
     }
 
@@ -443,7 +441,8 @@ fn take(report: Report, answer: &mut Answer) {
 }
 
 pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option<&Wish>, now: Time) -> Box<Session> {
-    let verdict = judge(&s.observations, wish.map(|w| &w.intent));
+    let intent = wish.map(|w| w.as_of(&s.about));
+    let verdict = judge(&s.observations, intent.as_ref());
     let mut because: Vec<_> = verdict.roles.into_iter().zip(s.observations).collect();
     because.sort_by_key(|(role, o)| (*role, o.witness));
     let exit = because.iter().find_map(|(_, o)| match o.fact {

@@ -10,11 +10,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_adapters::look::Places;
+use lariat_adapters::look::{About, Places};
 use lariat_core::{Intent, Time, Untrusted, Want, Warning};
 use lariat_shim::record::{self, Process};
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
+
+use crate::launched::AFTERMATH;
 use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) const INTENT: &str = "intent.json";
@@ -40,6 +42,30 @@ pub struct Wish {
     /// The gateway's run it was about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
+    /// The last that its agent had recorded then, where that is later: the clock was set back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<Time>,
+    /// When it was seen to have come true, by the record of that end.
+    #[serde(skip)]
+    pub seen: Option<Time>,
+}
+
+impl Wish {
+    /// What was asked, as it counts for a session of which the agent tells this. A stop explains no end of a later life:
+    /// nothing that has ended begins a turn, and it does not write for long.
+    pub fn as_of(&self, about: &About) -> Intent {
+        let mut intent = self.intent.clone();
+        let began_since = match (&self.run, self.seen) {
+            // By the gateway's own clock.
+            (Some(run), _) => about.turn_at.is_some_and(|t| u64::try_from(t.0).is_ok_and(|t| t > run.mark)),
+            (None, Some(seen)) => about.turn_at.is_some_and(|t| t > seen),
+            (None, None) => false,
+        };
+        intent.found_live &= !began_since;
+        let settled = self.seen.map(|seen| Time(seen.0 + AFTERMATH));
+        intent.until = intent.until.map(|until| settled.map_or(until, |settled| until.min(settled)));
+        intent
+    }
 }
 
 /// A run that a gateway had open.
@@ -95,7 +121,7 @@ impl Wishes {
         let folders: Vec<PathBuf> = entries.into_iter().map(|entry| sessions.join(entry.name)).collect();
         let read = |folder: &Path| {
             let (label, intent) = (folder.join(LABEL), folder.join(INTENT));
-            ((read_one::<Label>(&label), label), (read_one::<Wish>(&intent), intent))
+            ((read_one::<Label>(&label), label), (read_wish(&intent), intent))
         };
         for ((label, label_path), (wish, wish_path)) in of_each(&folders, read) {
             match label {
@@ -217,6 +243,24 @@ fn read_one<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, St
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(e) => Err(e.to_string()),
     }
+}
+
+/// A wish, and when it came true: how the agent ended stands beside it.
+fn read_wish(path: &Path) -> Result<Option<Wish>, String> {
+    let Some(mut wish) = read_one::<Wish>(path)? else { return Ok(None) };
+    if wish.intent.want == Want::Stop && wish.intent.found_live {
+        let exit = read_one::<record::Exit>(&path.with_file_name(record::EXIT)).ok().flatten();
+        let seen = exit.map(|exit| exit.at).filter(|at| *at >= wish.intent.at);
+        wish.seen = seen.map(|at| wish.ahead.map_or(at, |ahead| at.max(ahead)));
+    }
+    Ok(Some(wish))
+}
+
+/// Stores that a session which lariat did not launch was seen to end as it was wished. Nobody else writes that down.
+pub(crate) fn put_end(places: &Places, id: &str, process: &Process) -> io::Result<()> {
+    let exit = record::Exit::of(process, None);
+    let folder = places.state.join("sessions").join(folder_name(id));
+    durable::put(&folder, record::EXIT, serde_json::to_string(&exit)?.as_bytes())
 }
 
 fn warning(places: &Places, path: &Path, error: &str) -> Warning {

@@ -481,6 +481,8 @@ impl Start<'_> {
             verb: self.verb.into(),
             process: agent.cloned(),
             run: None,
+            ahead: None,
+            seen: None,
         }
     }
 }

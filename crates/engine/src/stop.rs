@@ -173,6 +173,8 @@ fn wish_and_end(
         verb: how.verb().into(),
         process: held.clone().map(Into::into),
         run: open_run(remote, places, session),
+        ahead: Some(said).filter(|said| *said > now),
+        seen: None,
     };
     // Asking again to end what has ended changes nothing of why it ended.
     let known = wishes.by_id.get(session.id.raw()).filter(|w| w.intent.want == Want::Stop);
@@ -211,6 +213,9 @@ fn wish_and_end(
         (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
     };
     point("stop.ended");
+    if let (Outcome::Ended(_), None, Some(process)) = (&outcome, &launched, &wish.process) {
+        let _ = records::put_end(places, session.id.raw(), process); // else it explains what is recorded a little later, too
+    }
     journal(places, how.verb(), session.id.raw(), &outcome);
     Ok(outcome)
 }

@@ -523,6 +523,7 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
         prompt: t.prompt.or_else(intent),
         started_at: t.started.map(Time).or(registered),
         updated_at: t.updated.map(Time).max(known.and_then(|e| e.state_at)),
+        turn_at: t.asked_at.map(Time),
         tokens,
         cost_usd,
         tool,

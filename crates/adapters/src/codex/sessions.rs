@@ -272,6 +272,7 @@ fn sighting(
             prompt: f.prompt,
             started_at: f.started.map(Time),
             updated_at: updated,
+            turn_at: f.turn_at.map(Time),
             tool: f.calls.last().filter(|_| open && !left && !younger).map(Call::told),
             parent: f.forked_from.map(|p| format!("codex:{p}")),
             ..About::default()

@@ -353,6 +353,7 @@ fn sighting(
             cwd,
             started_at: started,
             updated_at: updated,
+            turn_at: folds().filter_map(|f| f.asked.last()).map(|(_, at)| Time(*at)).max(),
             ..About::default()
         },
         native_id: id,

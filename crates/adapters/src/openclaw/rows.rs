@@ -172,6 +172,7 @@ impl Row {
                 title: self.title,
                 started_at: self.created.map(Time),
                 updated_at: self.updated.map(Time),
+                turn_at: self.started.map(Time),
                 ended_at: self.ended.map(Time),
                 ..About::default()
             },

@@ -117,6 +117,7 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
         prompt: stored.prompt,
         started_at: stored.created.map(Time),
         updated_at: updated,
+        turn_at: Some(Time(stored.since)).filter(|t| t.0 > 0),
         tokens: stored.tokens,
         cost_usd: stored.cost,
         tool: stored.calls.first().filter(|_| open).map(|p| p.call.told()),

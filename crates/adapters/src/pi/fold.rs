@@ -49,6 +49,8 @@ pub struct Transcript {
     pub prompt: Option<String>,
     pub started: Option<i64>,
     pub updated: Option<i64>,
+    /// When a person last gave it a prompt.
+    pub asked_at: Option<i64>,
     pub stand: Stand,
     /// The last message is one that a fork has copied: no turn of its own.
     pub copied: bool,
@@ -178,6 +180,9 @@ impl Fold for Transcript {
             "session_info" => self.name = text("name"),
             "message" => {
                 self.message(line.get("message"));
+                if line.get("message").get("role").str() == Some("user") {
+                    self.asked_at = at;
+                }
                 self.copied = self.forked_from.is_some() && at.is_some() && at < self.started;
                 // Nobody is at it here.
                 if self.copied && self.stand == Stand::Open {
@@ -191,6 +196,7 @@ impl Fold for Transcript {
 
     fn gap(&mut self) {
         self.lost();
+        self.asked_at = None;
         self.gapped = true;
     }
 

@@ -336,6 +336,7 @@ fn sighting(
             prompt: f.prompt.or_else(|| word.as_ref()?.prompt.clone()),
             started_at: f.started.or(since).map(Time),
             updated_at: updated.max(word.and_then(|w| w.said_at())),
+            turn_at: f.asked_at.map(Time),
             ..About::default()
         },
         process: hold.map(|h| h.bond.process),

@@ -2,6 +2,7 @@
 //! nothing else ever does: scenarios 9, 20, 27 to 30, 38.
 
 mod leaving;
+mod lives;
 mod untold;
 
 use std::fs;

@@ -32,7 +32,6 @@ fn stop_and_kill_go_through_the_gateway_and_end_when_it_says_so() {
     // A new life ends in its own way.
     gateway.run(ONE);
     gateway.end(ONE, "failed");
-    gateway.set(ONE, "endedAt", json!(lariat_testkit::gateway::now() + 60_000));
     list(&sandbox).expect(ONE, "failed", None);
     // Without a durable wish nothing is asked of the gateway.
     gateway.run(ONE);

@@ -1,0 +1,99 @@
+//! A session may have several lives: what was asked of one, or seen of its end, says nothing of the next.
+
+use lariat_testkit::{DEADLINE, Exit, Signal, wait_until};
+
+use super::{Launched, Stage};
+use crate::asking::{id, list};
+use crate::moment::{iso, now};
+
+impl Stage {
+    /// Goes on with a session by its own program, as a person would, until it ends well.
+    fn go_on_by_hand(&self, native_id: &str, place: &str) {
+        let cwd = self.sandbox.project(place);
+        std::fs::write(cwd.join("go"), "").expect("a sign");
+        let again = self.sandbox.spawn(&self.sandbox.program("claude").args(["--resume", native_id]).cwd(&cwd));
+        assert_eq!(again.wait(DEADLINE), Exit::Code(0), "{}", again.stderr());
+        std::fs::remove_file(cwd.join("go")).expect("the sign");
+    }
+
+    #[track_caller]
+    fn is_over_for_good(&self, launched: &Launched) {
+        let seen = list(&self.sandbox);
+        seen.expect(launched.id(), "done", None);
+        assert_eq!(seen.session(launched.id())["restorable"], false, "{:#}", seen.session(launched.id()));
+        let plan = self.act(&["restore", "--yes"]);
+        assert_eq!(self.runs("--resume"), 1, "only by hand: {plan:#}");
+    }
+}
+
+#[test]
+fn what_was_cut_off_and_gone_on_with_elsewhere_is_not_brought_back() {
+    let stage = Stage::new("life-by-hand");
+    let launched = stage.launch("a", &[]);
+    stage.crash(&launched);
+    assert_eq!(list(&stage.sandbox).session(launched.id())["restorable"], true);
+    stage.go_on_by_hand(launched.id(), "a");
+    stage.is_over_for_good(&launched);
+}
+
+#[test]
+fn nor_after_a_reboot() {
+    let mut stage = Stage::new("life-after-boot");
+    let launched = stage.launch("a", &[]);
+    stage.sandbox.reboot();
+    // As long ago as it would be: this boot is older than the test.
+    let transcript = stage.sandbox.home().join(format!(".claude/projects/x/{}.jsonl", launched.id()));
+    for path in [stage.folder(&launched).join("shim.json"), transcript] {
+        let text = std::fs::read_to_string(&path).expect("a record");
+        std::fs::write(&path, text.replace(&iso(now())[..5], "2001-")).expect("a record");
+    }
+    assert_eq!(list(&stage.sandbox).session(launched.id())["restorable"], true);
+    stage.go_on_by_hand(launched.id(), "a");
+    stage.is_over_for_good(&launched);
+}
+
+#[test]
+fn a_stop_explains_no_end_of_a_later_life() {
+    let stage = Stage::new("life-after-stop");
+    let launched = stage.launch("a", &[]);
+    stage.act(&["stop", launched.handle(), "--grace", "5m"]);
+    let (place, other) = (stage.sandbox.project("b"), id(7));
+    let by_hand = |args: [&str; 2]| stage.sandbox.spawn(&stage.sandbox.program("claude").args(args).cwd(&place));
+    let works = || wait_until("it works", DEADLINE, || list(&stage.sandbox).session(&other)["status"] == "working");
+    let agent = by_hand(["--session-id", &other]);
+    wait_until("it is there", DEADLINE, || list(&stage.sandbox).find(&other).is_some());
+    works();
+    stage.act(&["stop", &other, "--grace", "5m"]);
+    agent.wait(DEADLINE);
+    for (session, place) in [(launched.id(), "a"), (&*other, "b")] {
+        list(&stage.sandbox).expect(session, "stopped", None);
+        stage.go_on_by_hand(session, place);
+        list(&stage.sandbox).expect(session, "done", None);
+    }
+    // Nor if that was cut off; and nothing of it comes back: the wish stands.
+    let agent = by_hand(["--resume", &other]);
+    works();
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    let seen = list(&stage.sandbox);
+    seen.expect(&other, "interrupted", None);
+    assert_eq!(seen.session(&other)["restorable"], false);
+}
+
+#[test]
+fn an_end_of_which_nobody_knows_how_it_came_is_none_of_its_own() {
+    let stage = Stage::new("life-untold");
+    let launched = stage.launch("a", &[]);
+    stage.crash(&launched);
+    // As where the shim was killed first, and nobody may ask the kernel.
+    let path = stage.folder(&launched).join("exit.json");
+    let exit = std::fs::read_to_string(&path).expect("its end");
+    let mut exit: serde_json::Value = serde_json::from_str(&exit).expect("a record");
+    exit["signal"] = serde_json::Value::Null;
+    std::fs::write(&path, exit.to_string()).expect("its end");
+    let seen = list(&stage.sandbox);
+    seen.expect(launched.id(), "interrupted", None);
+    assert_eq!(seen.session(launched.id())["restorable"], true);
+    stage.act(&["restore", "--yes"]);
+    stage.until(&launched, "working");
+}
