@@ -331,7 +331,7 @@ pub struct Wait {
 
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// Its turn is over
+    /// Its turn is over; of one without a terminal, it has ended
     Idle,
     /// It needs you
     Waiting,
