@@ -183,7 +183,10 @@ impl Shared {
             let last = l.exit.as_ref().map(|e| e.at.0 + launched::AFTERMATH);
             session.updated_at.is_none_or(|u| last.is_none_or(|last| u.0 <= last))
         };
-        session.restorable &= launched.is_some_and(|l| l.could_be_cut_off() && !l.stores_nothing() && same_life(l));
+        // An exit that was written down while we looked is known, though not among what was read before.
+        let settled = |l: &launched::Launched| l.unread.is_empty() && l.exit.is_none() && session.exit.is_some();
+        let cut_off = |l: &launched::Launched| l.could_be_cut_off() || settled(l);
+        session.restorable &= launched.is_some_and(|l| cut_off(l) && !l.stores_nothing() && same_life(l));
         session
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use lariat_testkit::{DEADLINE, Sandbox, wait_until};
+use lariat_testkit::{DEADLINE, Sandbox, Signal, wait_until};
 use serde_json::{Value, json};
 
 use crate::acp::{Launched, Stage};
@@ -19,6 +19,7 @@ fn each_turn_ends_as_the_agent_says() {
         ("FAIL", "failed", "the model is on fire"),
         ("REFUSE", "failed", "refusal"),
         ("DIE 3", "failed", "exited with code 3 in the middle of a turn"),
+        ("DIE 0", "interrupted", "cut off in the middle of a turn"),
     ] {
         let launched = stage.launch(&["acp:scripted", "--headless", "-p", prompt]);
         stage.until(&launched, status, reason);
@@ -32,6 +33,39 @@ fn each_turn_ends_as_the_agent_says() {
     let failed = stage.ask(&["send", launched.handle(), "FAIL"]);
     assert_eq!(failed.code(), 1, "an error is no acceptance: {failed:?}");
     assert!(failed.stdout.contains("the model is on fire"), "{failed:?}");
+}
+
+#[test]
+fn a_signal_that_nobody_asked_for_cuts_off_whomever_it_ends() {
+    let stage = Stage::new("acp-signals");
+    let cut_off = |launched: &Launched, status: &str, signal: u8| {
+        let row = stage.until(launched, status, &format!("by signal {signal}"));
+        let told = ["live", "exit", "restorable"].map(|key| row[key].clone());
+        assert_eq!(told, [json!(false), json!({"signal": signal}), json!(true)], "{row:#}");
+        stage.nothing_is_left();
+    };
+    let end = |pid: i32, signal: Signal| {
+        assert!(stage.sandbox.world().process(pid).expect("a live process").signal(signal));
+    };
+    let idle = stage.launch(&["acp:scripted"]);
+    end(idle.pid(), Signal::TERM);
+    cut_off(&idle, "done", 15);
+    for agent in ["acp:scripted", "acp:deaf"] {
+        let open = stage.launch(&[agent, "-p", "ASK leave"]);
+        stage.until(&open, "waiting", "");
+        end(open.pid(), Signal::TERM);
+        cut_off(&open, "interrupted", 15);
+    }
+    let open = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);
+    stage.until(&open, "working", "");
+    end(stage.agents()[0], Signal::KILL);
+    cut_off(&open, "interrupted", 9);
+    let restored = stage.act(&["restore", "--yes", "--force"]);
+    assert_eq!(restored["restore"].as_array().map(Vec::len), Some(4), "{restored:#}");
+    // One that a person asks for is none.
+    stage.act(&["stop", open.handle()]);
+    let row = stage.until(&open, "stopped", "through lariat");
+    assert_eq!((&row["exit"], &row["restorable"]), (&json!({"code": 0}), &json!(false)), "{row:#}");
 }
 
 #[test]
