@@ -488,6 +488,7 @@ pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option
         start: s.process.map(|p| p.start).or(a.run),
         shared: s.shared,
         elsewhere: false,
+        also: None,
     });
     if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {
         let asked = wish.intent.at.age(now);
