@@ -116,6 +116,9 @@ pub struct Session {
     /// The lariat of `host` tells of it: its PID, its paths and its status are those of that machine.
     #[serde(skip)]
     pub elsewhere: bool,
+    /// The id that it has besides: two adapters see it, and the other one calls it so.
+    #[serde(skip)]
+    pub also: Option<Untrusted>,
 }
 
 impl Session {
@@ -125,6 +128,11 @@ impl Session {
             Some(host) if self.elsewhere => format!("{host}:{}", self.id.raw()).into(),
             _ => self.id.clone(),
         }
+    }
+
+    /// Whether it is the session of this id, whichever of two adapters calls it so.
+    pub fn is(&self, id: &str) -> bool {
+        self.id.raw() == id || self.also.as_ref().is_some_and(|also| also.raw() == id)
     }
 
     /// Whether it stands at its prompt with its turn over: it is idle, or waits for a

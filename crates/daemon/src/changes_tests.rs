@@ -46,6 +46,7 @@ pub fn session(id: &'static str, status: Status, reason: &'static str) -> Box<Se
         start: Some(1),
         shared: false,
         elsewhere: false,
+        also: None,
     })
 }
 

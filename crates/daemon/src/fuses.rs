@@ -95,7 +95,7 @@ impl Fuse {
     pub fn sessions<'a>(&'a self, listing: &'a Listing) -> impl Iterator<Item = &'a Session> {
         let live = listing.sessions.iter().filter(|s| s.live == Some(true)).map(|s| &**s);
         live.filter(|s| match &self.on {
-            On::Session(id) => s.id.raw() == id,
+            On::Session(id) => s.is(id),
             On::Directory(path) => s.cwd.as_ref().is_some_and(|cwd| Path::new(cwd.raw()).starts_with(path)),
         })
     }

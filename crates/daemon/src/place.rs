@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Places;
 use lariat_engine::sockets;
+use lariat_engine::stop::DAEMON_LOCK;
 use lariat_protocol::client::{Client, ClientError};
 use lariat_protocol::wire::{Hello, PROTOCOL};
 use lariat_shim::socket;
@@ -34,7 +35,7 @@ impl Place {
     /// By the environment, as everything else.
     pub fn of(places: &Places) -> Place {
         Place {
-            lock: places.state.join("daemon.lock"),
+            lock: places.state.join(DAEMON_LOCK),
             socket: sockets::folder().join("daemon.sock"),
             log: places.state.join("daemon.log"),
             token: places.state.join("daemon.token"),

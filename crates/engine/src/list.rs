@@ -167,8 +167,7 @@ impl Shared {
         let launched = self.known.launched.of(&id, &sighting);
         let launched = launched.filter(|l| l.testify(&self.question.places, self.now, &self.settling, &mut sighting));
         sighting.observations.extend(wish.and_then(|wish| seen_off(wish, &sighting)));
-        let same_life = |l: &launched::Launched| !l.was_followed(&sighting.about);
-        let could_return = launched.is_some_and(|l| l.could_be_cut_off() && !l.stores_nothing() && same_life(l));
+        let followed = launched.is_some_and(|l| l.was_followed(&sighting.about));
         let mut session = session(agent, id, sighting, wish, self.now);
         if let Some(Record { launch, ask, group, kept, .. }) = launched.map(|l| &l.record) {
             session.handle = Some(launch.handle.clone());
@@ -181,7 +180,10 @@ impl Shared {
             session.kept = label.kept.unwrap_or(session.kept);
         }
         // Restored is what was launched and cut off, in the life that was launched.
-        session.restorable &= could_return;
+        // An exit that was written down while we looked is known, though not among what was read before.
+        let settled = |l: &launched::Launched| l.unread.is_empty() && l.exit.is_none() && session.exit.is_some();
+        let cut_off = |l: &launched::Launched| l.could_be_cut_off() || settled(l);
+        session.restorable &= !followed && launched.is_some_and(|l| cut_off(l) && !l.stores_nothing());
         session
     }
 
@@ -484,6 +486,7 @@ pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option
         start: s.process.map(|p| p.start).or(a.run),
         shared: s.shared,
         elsewhere: false,
+        also: None,
     });
     if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {
         let asked = wish.intent.at.age(now);

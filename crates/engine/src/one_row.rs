@@ -3,12 +3,17 @@
 //!
 //! Agents that speak ACP keep their sessions as ever, under the same ids. While our owner lives, the
 //! session is its; once it is gone, the row of the connection stays, unless the agent's own adapter sees
-//! somebody else in the session, or cannot tell: then that is the truth, and the handle goes with it.
+//! somebody else in the session, or cannot tell: then that is the truth, and the handle goes with it. The id that is not
+//! shown means it too ([`Session::also`](lariat_core::Session)).
+//!
+//! What else such an agent has open, and has stored nothing of, is no session: Codex makes itself one when it takes
+//! another up again.
 //!
 //! It decides nothing about life: it only chooses which of two answers is told.
 
 use std::collections::{HashMap, HashSet};
 
+use lariat_core::{Session, Untrusted};
 use lariat_sys::scan::Table;
 
 use crate::acp::is_owned;
@@ -18,8 +23,8 @@ use crate::list::Answer;
 pub fn of_both(answer: &mut Answer, table: Option<&Table>) {
     let Answer { listing, lines, .. } = answer;
     let owned = listing.sessions.iter().filter(|s| is_owned(s.agent));
-    let mut owned: HashMap<String, (Option<bool>, Option<String>)> =
-        owned.map(|s| (s.native_id.raw().to_owned(), (s.live, s.handle.clone()))).collect();
+    let mut owned: HashMap<String, (Option<bool>, Option<String>, Untrusted)> =
+        owned.map(|s| (s.native_id.raw().to_owned(), (s.live, s.handle.clone(), s.id.clone()))).collect();
     if owned.is_empty() {
         return;
     }
@@ -28,20 +33,34 @@ pub fn of_both(answer: &mut Answer, table: Option<&Table>) {
     let theirs = owners.iter().flat_map(|pid| table.into_iter().flat_map(|t| t.descendants(*pid)));
     let theirs: HashSet<u32> = theirs.map(|p| p.pid).collect();
     listing.unbound.retain(|u| !theirs.contains(&u.pid));
-    lines.retain(|l| !owned.contains_key(l.native_id())); // ended, as the row of the connection tells
+    let is_of_them = |s: &Session| s.pid.is_some_and(|pid| theirs.contains(&pid));
+    let is_theirs = |s: &Session| !is_owned(s.agent) && owned.contains_key(s.native_id.raw()) && is_of_them(s);
+    let behind: HashSet<u32> = listing.sessions.iter().filter(|s| is_theirs(s)).filter_map(|s| s.pid).collect();
+    let is_bare = |s: &Session| s.transcript.is_none() && s.pid.is_some_and(|pid| behind.contains(&pid));
+    listing.sessions.retain(|s| is_owned(s.agent) || owned.contains_key(s.native_id.raw()) || !is_bare(s));
+    let mut theirs_too: HashMap<String, Untrusted> = HashMap::new();
+    lines.retain(|l| {
+        let both = owned.contains_key(l.native_id()); // ended, as the row of the connection tells
+        theirs_too.extend(both.then(|| (l.native_id().to_owned(), l.id.clone())));
+        !both
+    });
     let mut elsewhere: HashSet<String> = HashSet::new();
     listing.sessions.retain_mut(|s| {
         if is_owned(s.agent) {
             return true;
         }
-        let Some((live, handle)) = owned.get_mut(s.native_id.raw()) else { return true };
-        let held_by_us = s.pid.is_some_and(|pid| theirs.contains(&pid));
-        if *live != Some(false) || s.live == Some(false) || held_by_us {
+        let Some((live, handle, id)) = owned.get_mut(s.native_id.raw()) else { return true };
+        if *live != Some(false) || s.live == Some(false) || is_of_them(s) {
+            theirs_too.insert(s.native_id.raw().to_owned(), s.id.clone());
             return false;
         }
+        s.also = Some(id.clone());
         s.handle = handle.take().or(s.handle.take());
         elsewhere.insert(s.native_id.raw().to_owned());
         true
     });
     listing.sessions.retain(|s| !is_owned(s.agent) || !elsewhere.contains(s.native_id.raw()));
+    for s in listing.sessions.iter_mut().filter(|s| is_owned(s.agent)) {
+        s.also = theirs_too.remove(s.native_id.raw());
+    }
 }

@@ -19,7 +19,7 @@ use crate::launch::running;
 use crate::launched::{All, Launched};
 use crate::list::{Question, list};
 use crate::records::Wishes;
-use crate::resume::{Again, Resumed, Way, resume, way};
+use crate::resume::{Again, Resumed, Way, resume, unasked, way};
 use crate::start::{self, LaunchError};
 
 /// So many failures in a row have one cause.
@@ -32,6 +32,8 @@ pub struct Step {
     pub session: Box<Session>,
     /// How it will come back, or why it cannot.
     pub way: Result<Way, String>,
+    /// What it will be told, if anything.
+    pub said: Option<String>,
 }
 
 /// What would be brought back, and what not.
@@ -72,7 +74,8 @@ pub fn plan(question: &Question, kept: bool) -> Plan {
         if session.restorable && (session.kept || !kept) {
             let there = start::directory(&folder.record.launch.cwd).map_err(|e| e.to_string());
             let way = there.and_then(|_| way(places, &session, Some(&folder)));
-            plan.steps.push(Step { session, way });
+            let said = way.as_ref().ok().and_then(|way| unasked(&session, &folder.record.ask, *way));
+            plan.steps.push(Step { session, way, said });
         } else if session.live != Some(true) {
             let want = wishes.by_id.get(session.id.raw()).map(|w| w.intent.want);
             let why = why_not(&session, &folder, want);

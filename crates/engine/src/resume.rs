@@ -160,7 +160,8 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
     let locks = Locks::of(places, handle, id).map_err(files(&places.state))?;
     let act = locks.act().map_err(files(&places.state))?;
     let starting = locks.starting().map_err(files(&places.state))?;
-    let starting = starting.ok_or_else(|| LaunchError::Alive(format!("{id} is being ended at this moment")))?;
+    let starting =
+        starting.ok_or_else(|| LaunchError::Alive(format!("{id} is being started or ended at this moment")))?;
     let answer = list(all);
     let session = answer.listing.sessions.into_iter().find(|s| s.id.raw() == id);
     let session = session.ok_or_else(|| LaunchError::Impossible(format!("{id} is not there any more")))?;
@@ -210,13 +211,13 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
         let lost = lariat_adapters::all().into_iter().find_map(|a| a.loses(&there, session.native_id.raw()));
         lost.map_or(Ok(()), |why| Err(LaunchError::Impossible(why.into())))?;
     }
+    let told =
+        start::told_of(places, session.agent, launched.as_ref().map(|l| l.record.ask.clone()).unwrap_or_default());
+    let program = start::program(adapter, &told)?;
     let cwd = launched.as_ref().map(|l| l.record.launch.cwd.clone());
     let cwd = cwd.or_else(|| session.cwd.as_ref().map(|c| PathBuf::from(c.raw())));
     let cwd = cwd.ok_or_else(|| LaunchError::Impossible(format!("it is not known where {id} worked")))?;
     let cwd = start::directory(&cwd)?;
-    let told =
-        start::told_of(places, session.agent, launched.as_ref().map(|l| l.record.ask.clone()).unwrap_or_default());
-    let program = start::program(adapter, &told)?;
     if !again.force {
         free(question, &cwd)?;
         nobody_is_left(launched.as_ref().filter(|l| !again.fork && acp::is_owned(&l.record.agent)))?;
@@ -237,7 +238,11 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
     (asked.command, asked.described, asked.older) = (told.command, told.described, older);
     // Agents copy a name with the rest, and then it would mean two.
     asked.name = session.name.as_ref().filter(|_| again.fork).map(|name| format!("{} ({handle})", name.raw()));
-    let what = if again.fork { "fork" } else { "resume" };
+    let what = match (again.fork, again.cut_off) {
+        (true, _) => "fork",
+        (false, true) => "restore",
+        (false, false) => "resume",
+    };
     let started = plan(adapter, &session, &asked, again, way).and_then(|plan| {
         if again.fork {
             start::is_new(&there, adapter, &asked, &plan)?;
@@ -256,7 +261,7 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
         let begun = start::begin(folder)?;
         let heeded = None; // it is on record, and has its name
         Start { question: &there, adapter, folder, record, plan, env, generation, verb, what, again, heeded }
-            .run(begun, vec![guard, act, starting])
+            .run(begun, vec![guard, starting, act]) // let go in this order: who may act then finds nobody at starting it
     });
     match started {
         Ok(started) => Ok(Resumed { started, way, said: asked.prompt }),
@@ -315,14 +320,20 @@ fn question_of(session: &Session, launched: Option<&Launched>, again: &Again, wa
     asked.headless = again.headless.unwrap_or(asked.headless);
     asked.arguments.extend(again.arguments.iter().cloned());
     asked.name = None; // it has its name
-    if way == Way::Native || again.message.is_some() {
-        // Where nothing was taken up, there is nothing to go on with: it is asked what it was launched with.
-        let first = asked.prompt.take().filter(|_| was_asked_nothing(session));
-        let say = asked.headless.then(|| first.unwrap_or_else(|| GO_ON.to_owned()));
-        asked.prompt = again.message.clone().or(say);
-    }
+    asked.prompt = again.message.clone().or_else(|| unasked(session, &asked, way));
     asked.hook = ask::hook(folder, &asked);
     asked
+}
+
+/// What it is told when it comes back and nobody says what: in a new conversation, what it was launched with; else only
+/// without a terminal, for there a person goes on.
+pub(crate) fn unasked(session: &Session, asked: &Ask, way: Way) -> Option<String> {
+    // Where nothing was taken up, there is nothing to go on with: it is asked what it was launched with.
+    let first = || asked.prompt.clone().filter(|_| was_asked_nothing(session));
+    match way {
+        Way::Replayed => asked.prompt.clone(),
+        Way::Native => asked.headless.then(|| first().unwrap_or_else(|| GO_ON.to_owned())),
+    }
 }
 
 /// Whether its conversation is on record and has no turn.

@@ -174,7 +174,8 @@ pub fn program(adapter: &'static dyn Adapter, ask: &Ask) -> Result<PathBuf, Laun
     let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     let described = ask.described.as_ref().and_then(|d| d.command.first()).map(String::as_str);
     let name = adapter.programs().first().copied().or(described).unwrap_or_default();
-    if adapter.is_mute() && name.is_empty() {
+    // What a gateway starts is not started here, whatever programs there are.
+    if adapter.remote().is_some() || adapter.is_mute() && name.is_empty() {
         return Err(LaunchError::Impossible(adapter.start(ask).err().unwrap_or_default()));
     }
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(runs);

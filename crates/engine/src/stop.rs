@@ -26,22 +26,27 @@ use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
-use lariat_adapters::Adapter;
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::remote::Remote;
+use lariat_adapters::{Adapter, agent_process as ap};
 use lariat_core::{Fact, Intent, Session, Time, Want};
 use lariat_shim::record::Process;
 use lariat_shim::start::StartError;
-use lariat_sys::clock;
 use lariat_sys::point::point;
 use lariat_sys::process::{Identity, is_gone};
 use lariat_sys::scan::{self, ScanError, Table};
 use lariat_sys::tree::{Survivor, Tree};
+use lariat_sys::{clock, file, locks};
 
 use crate::acp;
 use crate::launched::{self, Launched};
 use crate::list::{Known, Question, list};
 use crate::records::{self, Locks, Run, Wish, Wishes};
+
+/// What the daemon holds for as long as it runs, among our files; never deleted.
+pub const DAEMON_LOCK: &str = "daemon.lock";
+/// How lariat is called as the daemon.
+pub const DAEMON_VERB: &str = "__daemon";
 
 /// How `stop` waits before it ends everything, unless told otherwise.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -299,11 +304,22 @@ fn tree(
     root: Option<Identity>,
     marks: Vec<(String, String)>,
 ) -> Result<Tree, ScanError> {
-    let (mut spared, aside) = launched::All::read(places).processes_but(handle);
+    let (mut spared, mut aside) = launched::All::read(places).processes_but(handle);
+    aside.extend(own_daemon(places));
     spared.extend(others.iter().filter(|o| o.id.raw() != id).filter_map(|o| o.pid));
     let hosts = hosts(places, id, &spared)?;
     spared.extend(hosts);
     Ok(Tree { root, marks, spared, aside })
+}
+
+/// Lariat's own daemon, which is nobody's, though a tool of the session may have started it: whoever holds its lock and runs as
+/// it.
+fn own_daemon(places: &Places) -> Option<u32> {
+    let (_, key) = file::open(&places.state.join(DAEMON_LOCK)).ok()?;
+    // Some file systems show another device here; the inode and what runs there say enough.
+    let held = locks::held().ok()?.into_iter().filter(|lock| lock.inode == key.inode);
+    let is_it = |p: &scan::Process| p.arguments().nth(1) == Some(DAEMON_VERB) && ap::runs(p, &["lariat"]).is_some();
+    held.map(|lock| lock.pid).find(|pid| matches!(scan::look(*pid), Ok(Some(p)) if is_it(&p)))
 }
 
 /// The servers that others need: their sessions stand below one, though this one may have needed it first. One is ended only

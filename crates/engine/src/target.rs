@@ -58,7 +58,7 @@ pub fn resolve(target: &str, sessions: &[Box<Session>]) -> Result<usize, NotOne>
 
 /// Whether a target is the whole id or handle of a session, so that it can mean no other.
 pub fn is_whole(target: &str, session: &Session) -> bool {
-    [session.id.raw(), session.native_id.raw()].contains(&target) || session.handle.as_deref() == Some(target)
+    session.is(target) || session.native_id.raw() == target || session.handle.as_deref() == Some(target)
 }
 
 /// The part of an id that tells it from its like: what follows the last colon of
@@ -69,7 +69,8 @@ pub fn tail(native_id: &str) -> &str {
 
 /// Whether one of its ids fits one of these spellings: some agents' ids have capitals.
 fn has_id(session: &Session, spellings: &[&str], fits: fn(&str, &str) -> bool) -> bool {
-    [session.native_id.raw(), session.id.raw()].iter().any(|id| spellings.iter().any(|s| fits(id, s)))
+    let ids = [Some(&session.native_id), Some(&session.id), session.also.as_ref()];
+    ids.into_iter().flatten().any(|id| spellings.iter().any(|s| fits(id.raw(), s)))
 }
 
 fn one(target: &str, sessions: &[Box<Session>], fits: &dyn Fn(&Session) -> bool) -> Option<Result<usize, NotOne>> {
@@ -134,6 +135,7 @@ mod tests {
             start: None,
             shared: false,
             elsewhere: false,
+            also: None,
         })
     }
 

@@ -9,8 +9,11 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::process::is_gone;
 
@@ -36,6 +39,19 @@ fn names_unit(own: &str, unit: &str) -> bool {
         (kind.is_empty() || kind == "name=systemd").then(|| path.split('/').any(|part| part == unit))
     };
     own.lines().filter_map(path).any(|found| found)
+}
+
+/// The cgroup above that of the session which this process is a part of, if it is: for what is to be no part of it.
+pub fn above_session() -> Option<OwnedFd> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let is_sessions =
+        |path: &&Path| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    let above = Path::new(own).ancestors().filter(is_sessions).last()?.parent()?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+    let mount = mounts.iter().find(|mount| mount.join("cgroup.controllers").exists())?;
+    rustix::fs::open(mount.join(above), flags, Mode::empty()).ok()
 }
 
 /// The inode of a cgroup, by which it is known for as long as the machine runs.

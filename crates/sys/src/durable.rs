@@ -121,18 +121,31 @@ pub fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Adds a line to an append-only file, durably.
+/// Adds a line to an append-only file, durably. What a full disk left of another line stays a line by itself; it is not
+/// taken back, for somebody else may have added to it meanwhile.
 pub fn append(path: &Path, line: &[u8]) -> io::Result<()> {
     let new = !path.exists();
+    let before: &[u8] = if is_torn(path) { b"\n" } else { b"" };
     // Whatever stands there under its name, nobody waits for it.
     let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(at_once).open(path)?;
-    file.write_all(&[line, b"\n"].concat())?;
+    file.write_all(&[before, line, b"\n"].concat())?;
     file.sync_data()?;
     match path.parent() {
         Some(parent) if new => sync(parent),
         _ => Ok(()),
     }
+}
+
+/// Whether a file's last line has no end.
+fn is_torn(path: &Path) -> bool {
+    use std::os::unix::fs::FileExt as _;
+    let mut last = [0];
+    let read = crate::file::open(path).and_then(|(file, key)| match key.size {
+        0 => Ok(false),
+        size => file.read_exact_at(&mut last, size - 1).map(|()| true),
+    });
+    matches!(read, Ok(true)) && last != *b"\n"
 }
 
 /// Puts a record aside that could not be read, under a name of its own.
@@ -197,6 +210,19 @@ mod tests {
         assert!(put(&dir.join("gone"), "a", b"new").is_err());
         assert_eq!(fs::read(dir.join("a")).unwrap(), b"old");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        remove(&dir);
+    }
+
+    #[test]
+    fn what_follows_a_line_that_was_cut_short_is_a_line_of_its_own() {
+        let dir = folder("append");
+        let path = dir.join("journal");
+        append(&path, b"one").unwrap();
+        let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
+        torn.write_all(b"tw").unwrap();
+        append(&path, b"three").unwrap();
+        append(&path, b"four").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntw\nthree\nfour\n");
         remove(&dir);
     }
 

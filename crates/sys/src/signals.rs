@@ -32,6 +32,21 @@ pub fn restore() {
     }
 }
 
+/// Ends this process by a signal, as if nobody heeded that: whoever waits for it sees what ended it. Nothing is dumped. Returns
+/// only if the signal ends nobody.
+pub fn end_by(signal: i32) {
+    let _ = rustix::process::setrlimit(
+        rustix::process::Resource::Core,
+        rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
+    );
+    let _ = unblock();
+    // SAFETY: `SIG_DFL` runs no code of ours; a signal to ourselves, which does what it does by default.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
 /// Makes a file that may not grow an error like any other, not the end of this process.
 pub fn outlive_limits() {
     // SAFETY: `SIG_IGN` runs no code of ours.
@@ -198,10 +213,11 @@ impl Asked {
         descriptor(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM], 0).map(Asked)
     }
 
-    /// Sleeps until it is asked.
-    pub fn wait(&self) -> io::Result<()> {
-        let mut told = [0u8; 128];
-        rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut told)).map(drop)?;
-        Ok(())
+    /// Sleeps until it is asked; by which signal.
+    pub fn wait(&self) -> io::Result<i32> {
+        let mut told = [0u8; size_of::<libc::signalfd_siginfo>()];
+        rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut told))?;
+        // `ssi_signo` stands first.
+        told.first_chunk().map(|number| i32::from_ne_bytes(*number)).ok_or(io::ErrorKind::InvalidData.into())
     }
 }

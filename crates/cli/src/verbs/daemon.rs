@@ -8,6 +8,7 @@ mod unit;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -21,7 +22,7 @@ use lariat_daemon::{DaemonError, Options, VERB, log, watching};
 use lariat_engine::hosts::{self, HERE};
 use lariat_engine::list::Answer;
 use lariat_protocol::client::ClientError;
-use lariat_sys::{file, spawn};
+use lariat_sys::{cgroup, file, spawn};
 use serde_json::Value;
 
 use crate::Done;
@@ -103,7 +104,10 @@ pub fn start_quietly() -> Result<(), Failure> {
 fn until_ready(mut command: Command) -> Result<bool, Failure> {
     let (mut reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
-    spawn::start(&mut command)?;
+    // It is no part of the session whose tool may have asked for it.
+    command.env_remove(lariat_shim::MARK);
+    let above = cgroup::above_session();
+    spawn::ready(&mut command, false, above.as_ref().map(|above| above.as_fd()))?.go()?;
     drop(command); // its end of the pipe
     let mut line = String::new();
     reader.read_to_string(&mut line)?;

@@ -5,6 +5,7 @@ use lariat_adapters::settings::{Restore as Policy, Settings};
 use lariat_core::{Session, Untrusted};
 use lariat_engine::after;
 use lariat_engine::restore::{self, Outcome, Plan};
+use lariat_engine::resume::{GO_ON, Resumed, Way};
 use lariat_engine::{list, stop};
 use lariat_sys::durable;
 use lariat_sys::point::point;
@@ -26,6 +27,10 @@ struct Row<'a> {
     way: Option<&'static str>,
     /// What became of it: `restored`, `failed`, `left`, `settled`; or nothing, in a plan.
     outcome: Option<&'static str>,
+    /// What it is told, or was.
+    said: Option<&'a str>,
+    /// The session that it goes on as, where its own could not.
+    new_id: Option<String>,
     /// Why not, if not.
     reason: Option<String>,
 }
@@ -47,6 +52,8 @@ fn row<'a>(session: &'a Session, way: Option<&'static str>, reason: Option<Strin
         status: session.status.word(),
         way,
         outcome: None,
+        said: None,
+        new_id: None,
         reason,
     }
 }
@@ -80,7 +87,10 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
         told += 1;
         if !json {
             let name = session.handle.clone().unwrap_or_else(|| session.id.row());
-            let how = said(outcome).map_or_else(|| "is back".to_owned(), |why| format!("{}: {why}", word(outcome)));
+            let how = match outcome {
+                Outcome::Back(resumed) => back(resumed),
+                _ => format!("{}: {}", word(outcome), said(outcome).unwrap_or_default()),
+            };
             let _ = out.line(format_args!("[{told}/{total}] {name} {how}"));
             let _ = out.flush();
         }
@@ -89,11 +99,14 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
     let left = done.iter().any(|(_, o)| matches!(o, Outcome::Left(_)));
     if json {
         let rows = done.iter().map(|(session, outcome)| {
-            let way = match outcome {
-                Outcome::Back(resumed) => Some(resumed.way.word()),
+            let back = match outcome {
+                Outcome::Back(resumed) => Some(resumed),
                 _ => None,
             };
-            Row { outcome: Some(word(outcome)), ..row(session, way, said(outcome)) }
+            let new_id = back.filter(|b| b.way == Way::Replayed).map(|b| b.started.id());
+            let told = back.and_then(|b| b.said.as_deref());
+            let row = row(session, back.map(|b| b.way.word()), said(outcome));
+            Row { outcome: Some(word(outcome)), said: told, new_id, ..row }
         });
         out.json(&Told { schema: 1, plan: false, restore: rows.collect(), others: Vec::new() })?;
     } else if done.is_empty() {
@@ -156,6 +169,21 @@ fn word(outcome: &Outcome) -> &'static str {
     }
 }
 
+/// How one came back, and what it was told.
+fn back(resumed: &Resumed) -> String {
+    match (resumed.way, resumed.said.as_deref()) {
+        (Way::Replayed, _) => {
+            let id = resumed.started.id();
+            format!(
+                "is back as {id}: its agent has no conversation of it, so what it was launched with was asked again"
+            )
+        }
+        (Way::Native, None) => "is back".into(),
+        (Way::Native, Some(GO_ON)) => format!("is back, and was told: {GO_ON}"),
+        (Way::Native, Some(_)) => "is back, and was asked what it was launched with".into(),
+    }
+}
+
 fn said(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Back(_) => None,
@@ -169,7 +197,7 @@ fn show(plan: &Plan, out: &mut Out) -> Result<(), Failure> {
     if out.json {
         let rows = plan.steps.iter().map(|s| {
             let (way, reason) = way(s);
-            row(&s.session, way, reason)
+            Row { said: s.said.as_deref(), ..row(&s.session, way, reason) }
         });
         let others = plan.others.iter().map(|(s, why)| row(s, None, Some(why.clone())));
         out.json(&Told { schema: 1, plan: true, restore: rows.collect(), others: others.collect() })?;
@@ -182,7 +210,11 @@ fn show(plan: &Plan, out: &mut Out) -> Result<(), Failure> {
     }
     for step in &plan.steps {
         let how = match way(step) {
-            (Some("native"), _) => "goes on with its conversation".to_owned(),
+            (Some("native"), _) => match step.said.as_deref() {
+                None => "goes on with its conversation".to_owned(),
+                Some(GO_ON) => format!("goes on with its conversation, told: {GO_ON}"),
+                Some(_) => "goes on with its conversation, asked what it was launched with".to_owned(),
+            },
             (Some(_), _) => "has no conversation on record: its prompt is asked again".to_owned(),
             (None, why) => format!("cannot: {}", why.unwrap_or_default()),
         };

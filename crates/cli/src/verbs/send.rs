@@ -118,7 +118,7 @@ fn give(
 
 /// Where a session stands in an answer.
 fn place(answer: &Answer, id: &Untrusted) -> Result<usize, Failure> {
-    let found = answer.listing.sessions.iter().position(|s| s.id == *id);
+    let found = answer.listing.sessions.iter().position(|s| s.is(id.raw()));
     found.ok_or_else(|| Failure::Usage(format!("{} is not there any more", id.row())))
 }
 
@@ -162,7 +162,7 @@ fn turn(id: &str, offset: u64, common: &Common) -> Result<End, Failure> {
     let mut look = || list(question(common, Scope::All));
     let mut answer = look();
     loop {
-        let Some(session) = answer.listing.sessions.iter().find(|s| s.id.raw() == id) else {
+        let Some(session) = answer.listing.sessions.iter().find(|s| s.is(id)) else {
             return Ok(End { status: Status::Unknown, reason: None, failed: false, reply: None });
         };
         let talk = session.transcript.as_ref().map(|t| peek::since(session.agent, t, offset)).transpose()?;

@@ -30,7 +30,7 @@ pub fn run(args: &Wait, common: &Common, out: &mut Out) -> Done {
     let headless = headless(&first, common);
     let mut answer = first;
     loop {
-        let found = |id: &String| answer.listing.sessions.iter().find(|s| s.id.raw() == id);
+        let found = |id: &String| answer.listing.sessions.iter().find(|s| s.is(id));
         // What was there and is no longer has ended, if all could be read.
         if !answer.partial && ids.iter().all(|id| found(id).is_none()) {
             complain("lariat: it has ended and left no record");

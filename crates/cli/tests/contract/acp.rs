@@ -120,6 +120,7 @@ fn codex_is_talked_to_cancelled_and_taken_up_again() {
     act(&stage, &["resume", handle]);
     let told = act(&stage, &["send", handle, "and now", "--wait"]);
     assert_eq!(told["reply"], "echo: and now", "{told}");
+    stage.now().has("status", "idle").has("native_id", id); // alone, though Codex has another thread open
     act(&stage, &["kill", handle]);
     nothing_is_left(&stage);
     stage.now().ended("stopped").has("native_id", id);

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use lariat_testkit::{DEADLINE, Sandbox, wait_until};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, wait_until};
 use serde_json::{Value, json};
 
 use crate::acp::{Launched, Stage};
-use crate::asking::{id, list};
+use crate::asking::{id, lariat, list};
 use crate::claude_store::ClaudeStore;
+use crate::codex_store::CodexStore;
 use crate::gemini_store::{GeminiStore, gemini};
 
 #[test]
@@ -19,6 +20,7 @@ fn each_turn_ends_as_the_agent_says() {
         ("FAIL", "failed", "the model is on fire"),
         ("REFUSE", "failed", "refusal"),
         ("DIE 3", "failed", "exited with code 3 in the middle of a turn"),
+        ("DIE 0", "interrupted", "cut off in the middle of a turn"),
     ] {
         let launched = stage.launch(&["acp:scripted", "--headless", "-p", prompt]);
         stage.until(&launched, status, reason);
@@ -32,6 +34,39 @@ fn each_turn_ends_as_the_agent_says() {
     let failed = stage.ask(&["send", launched.handle(), "FAIL"]);
     assert_eq!(failed.code(), 1, "an error is no acceptance: {failed:?}");
     assert!(failed.stdout.contains("the model is on fire"), "{failed:?}");
+}
+
+#[test]
+fn a_signal_that_nobody_asked_for_cuts_off_whomever_it_ends() {
+    let stage = Stage::new("acp-signals");
+    let cut_off = |launched: &Launched, status: &str, signal: u8| {
+        let row = stage.until(launched, status, &format!("by signal {signal}"));
+        let told = ["live", "exit", "restorable"].map(|key| row[key].clone());
+        assert_eq!(told, [json!(false), json!({"signal": signal}), json!(true)], "{row:#}");
+        stage.nothing_is_left();
+    };
+    let end = |pid: i32, signal: Signal| {
+        assert!(stage.sandbox.world().process(pid).expect("a live process").signal(signal));
+    };
+    let idle = stage.launch(&["acp:scripted"]);
+    end(idle.pid(), Signal::TERM);
+    cut_off(&idle, "done", 15);
+    for agent in ["acp:scripted", "acp:deaf"] {
+        let open = stage.launch(&[agent, "-p", "ASK leave"]);
+        stage.until(&open, "waiting", "");
+        end(open.pid(), Signal::TERM);
+        cut_off(&open, "interrupted", 15);
+    }
+    let open = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);
+    stage.until(&open, "working", "");
+    end(stage.agents()[0], Signal::KILL);
+    cut_off(&open, "interrupted", 9);
+    let restored = stage.act(&["restore", "--yes", "--force"]);
+    assert_eq!(restored["restore"].as_array().map(Vec::len), Some(4), "{restored:#}");
+    // One that a person asks for is none.
+    stage.act(&["stop", open.handle()]);
+    let row = stage.until(&open, "stopped", "through lariat");
+    assert_eq!((&row["exit"], &row["restorable"]), (&json!({"code": 0}), &json!(false)), "{row:#}");
 }
 
 #[test]
@@ -181,6 +216,58 @@ fn a_session_that_its_own_program_has_open_is_one_row_and_not_ours_to_take() {
     let refused = stage.ask(&["resume", &id(1)]);
     assert_eq!(refused.code(), 3, "{refused:?}");
     assert_eq!(stage.agents(), [0; 0], "nothing was started");
+}
+
+#[test]
+fn what_else_the_agent_behind_a_connection_has_open_is_no_session() {
+    let stage = Stage::new("acp-bare");
+    let sandbox = &stage.sandbox;
+    let codex = CodexStore::of(sandbox);
+    drop(Lookalike::program(sandbox, "codex"));
+    // It is told by the input of the shell, which stays its parent.
+    let owner = sandbox.program("sh").args(["-c", "codex app-server; true"]).stdin(Stdin::Pipe);
+    let owner = Lookalike::start(sandbox, &owner);
+    let start = crate::claude_store::started(owner.outside_pid().expect("a live process"));
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
+    let named = json!({"agent": "acp:scripted", "boot": boot.trim(), "pid": owner.pid(), "start": start, "cwd": sandbox.work()});
+    left(sandbox, "one", &named, &id(1));
+    drop(codex.thread(&id(1)).asked("go"));
+    codex.lock(&owner, &id(1));
+    codex.lock(&owner, &id(2));
+    let rows = || -> Vec<(Value, Value)> {
+        list(sandbox).sessions().iter().map(|s| (s["agent"].clone(), s["native_id"].clone())).collect()
+    };
+    assert_eq!(rows(), [(json!("acp:scripted"), json!(id(1)))]);
+    // One in which something was said is.
+    drop(codex.thread(&id(2)).asked("else"));
+    assert_eq!(rows().len(), 2, "{:?}", rows());
+}
+
+#[test]
+fn each_of_its_ids_means_it_wherever_it_goes_on() {
+    let stage = Stage::new("acp-ids");
+    let sandbox = &stage.sandbox;
+    let launched = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);
+    stage.until(&launched, "working", "");
+    let ids = [format!("acp:scripted:{}", launched.id()), format!("gemini:{}", launched.id())];
+    let expect = |shown: &str| {
+        for target in ids.iter().map(String::as_str).chain([launched.handle(), launched.id()]) {
+            assert_eq!(stage.act(&["status", target])["id"], shown, "{target}");
+        }
+    };
+    drop(GeminiStore::of(sandbox).session(launched.id()).asked("go"));
+    let agent = sandbox.spawn(&gemini(sandbox, &["--session-id", launched.id()]));
+    expect(&ids[0]);
+    let waiting = ids.each_ref().map(|id| sandbox.spawn(&lariat(sandbox, &["wait", id, "--until", "done", "--json"])));
+    stage.kill_owner(&launched);
+    wait_until("it is seen", DEADLINE, || list(sandbox).session(launched.id())["pid"] == agent.pid());
+    expect(&ids[1]);
+    stage.act(&["kill", launched.handle()]);
+    for waiting in waiting {
+        let told = waiting.output(DEADLINE);
+        assert_eq!((told.code(), &told.json()["status"]), (0, &json!("stopped")), "{told:?}");
+    }
+    expect(&ids[0]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use telling::life;
 
 use crate::{
-    asking::{ask, id, lariat, list},
+    asking::{LARIAT, ask, id, lariat, list},
     claude_store::ClaudeStore,
 };
 
@@ -199,6 +199,29 @@ fn s26_whatever_becomes_of_the_daemon_no_agent_notices() {
             seen.expect(launched["native_id"].as_str().expect("an id"), "starting", Some(agent_pid(launched)));
         }
     }
+}
+
+#[test]
+fn it_is_no_part_of_the_session_whose_tool_started_it() {
+    let sandbox = Sandbox::new("daemon-by-tool");
+    crate::resuming::install(&sandbox);
+    let place = sandbox.project("a");
+    fs::write(place.join("run"), format!("{LARIAT} daemon start\n")).expect("a tool");
+    let told = ask(
+        &sandbox,
+        &["launch", "claude", "--headless", "-p", "hi", "--json", "--cwd", place.to_str().expect("UTF-8")],
+    );
+    let handle = told.json()["handle"].as_str().expect("a handle").to_owned();
+    wait_until("it can be asked", DEADLINE, || ask(&sandbox, &["daemon", "status"]).code() == 0);
+    let daemon = pid(&sandbox);
+    for verb in ["kill", "stop"] {
+        ask(&sandbox, &[verb, &handle]).expect_success();
+        assert_eq!(pid(&sandbox), daemon, "after {verb}");
+    }
+    let environment = sandbox.run(["cat", &format!("/proc/{daemon}/environ")]).stdout;
+    assert!(environment.contains("HOME=") && !environment.contains("LARIAT_SESSION="), "{environment}");
+    let cgroup = sandbox.run(["cat", &format!("/proc/{daemon}/cgroup")]).stdout;
+    assert!(!cgroup.contains("lariat."), "{cgroup}");
 }
 
 #[test]

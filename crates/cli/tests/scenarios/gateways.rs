@@ -151,6 +151,19 @@ fn a_run_that_asks_leave_waits_and_who_may_not_see_that_is_told_so() {
 }
 
 #[test]
+fn what_a_gateway_starts_is_not_started_here() {
+    let (sandbox, gateway) = stage("gateway-starts");
+    gateway.run(ONE);
+    gateway.end(ONE, "done");
+    assert_eq!(list(&sandbox).session(ONE)["cwd"], Value::Null);
+    for args in [&["launch", "openclaw"][..], &["resume", ONE], &["fork", ONE]] {
+        let output = ask(&sandbox, args);
+        assert_eq!(output.code(), 2, "{args:?}: {output:?}");
+        assert!(output.stderr.contains("a gateway starts OpenClaw's sessions"), "{args:?}: {}", output.stderr);
+    }
+}
+
+#[test]
 fn runs_on_schedule_end_as_the_ledger_says_and_what_is_put_away_is_still_there() {
     let (sandbox, gateway) = stage("gateway-ledger");
     let scheduled = |name: &str| {

@@ -28,6 +28,8 @@ mkdir -p "$dir" "$HOME/.claude/sessions"
 echo "run $*" >> "$HOME/runs"
 # One that never shows a sign of life.
 while [ -e mute ]; do sleep 0.05; done
+# One whose tool runs something.
+[ -e run ] && sh ./run
 # One that leaves a server behind.
 [ -e serve ] && { rm serve; setsid sleep 987654 </dev/null >/dev/null 2>&1 & }
 # One that another agent stands below.

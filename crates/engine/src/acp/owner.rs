@@ -7,23 +7,25 @@
 //!    `session/load`, which repeats all, by some agents after the response. It says on standard output which session that is.
 //! 3. Then it waits: for the agent, for mail, for answers. One turn is open at a time; mail that comes
 //!    meanwhile is refused, as it was for the sender to look.
-//! 4. It ends when the agent does; when it is asked to, after it has cancelled the turn; and, if it was
-//!    started for one prompt only, when that turn is over.
+//! 4. It ends when the agent does, as the agent did; when a person asks it to, after it has cancelled the turn; by any other
+//!    signal, which cuts the turn off; and, if it was started for one prompt only, when that turn is over.
 //!
 //! What it knows of the turn is in memory only for as long as it acts on it. Others read the messages.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::acp::{EVENTS, Order};
-use lariat_core::Time;
+use lariat_core::{Time, Want};
 use lariat_shim::record;
 use lariat_sys::point::point;
 use lariat_sys::process::{self, Identity};
-use lariat_sys::signals::Asked;
+use lariat_sys::signals::{self, Asked};
 use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable, file};
 use serde_json::{Value, json};
@@ -31,6 +33,7 @@ use serde_json::{Value, json};
 use super::wire::{self, Heard, Wire};
 use super::{MAIL, Mail, TURN_OPEN};
 use crate::ask::{self, Request};
+use crate::records;
 
 /// How long an agent may take to end a turn that is cancelled, and to end itself.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -43,7 +46,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// Prompts are no larger.
 const LARGEST: u64 = 64 << 20;
 
-/// Owns the connection that an order describes, until its end; the exit code.
+/// Owns the connection that an order describes, until its end; the exit code. Where a signal ended the agent, or this process
+/// and no person asked for that, it ends by the same.
 pub fn run(order: &Path) -> io::Result<u8> {
     let folder = order.parent().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     let name = order.file_name().and_then(|n| n.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
@@ -76,7 +80,7 @@ pub fn run(order: &Path) -> io::Result<u8> {
             while watch.sleep(LOOK, Duration::ZERO).is_ok() && by_folder.send(Heard::Stir).is_ok() {}
         },
     );
-    std::thread::spawn(move || while asked.wait().is_ok() && by_signal.send(Heard::Asked).is_ok() {});
+    std::thread::spawn(move || while asked.wait().is_ok_and(|signal| by_signal.send(Heard::Asked(signal)).is_ok()) {});
     let owner = Owner {
         folder,
         order,
@@ -97,8 +101,8 @@ pub fn run(order: &Path) -> io::Result<u8> {
 enum End {
     /// The agent has ended.
     Agent,
-    /// Somebody asked for it.
-    Asked,
+    /// Somebody asked for it, by this signal.
+    Asked(i32),
     /// All is done.
     Done,
     /// It could not begin.
@@ -135,20 +139,23 @@ impl Owner {
     fn live(mut self) -> io::Result<u8> {
         let end = self.begin().and_then(|()| self.go_on());
         let end = end.err().unwrap_or(End::Done);
-        if matches!(end, End::Asked) {
+        // A signal that no person sent through lariat cuts the turn off; to cancel it would look like a person's wish.
+        let wished = matches!(end, End::Asked(_)) && is_to_stop(&self.folder);
+        if wished {
             let _ = self.cancel();
         }
         self.wire.hang_up();
-        let code = self.agent_ends()?;
+        let ended = self.agent_ends()?;
         for stem in self.asks.keys() {
             withdraw(&self.folder, stem);
         }
         match end {
-            End::Done | End::Asked => Ok(0),
-            // That it ended while it was needed is no success, whatever its code.
+            End::Asked(signal) if !wished => Ok(by_signal(signal)),
+            End::Done | End::Asked(_) => Ok(0),
             End::Agent => {
-                let _ = writeln!(io::stderr(), "the agent ended with code {code}");
-                Ok(u8::try_from(code).ok().filter(|c| *c != 0).unwrap_or(1))
+                let _ = writeln!(io::stderr(), "the agent ended: {ended}");
+                let code = ended.code().and_then(|code| u8::try_from(code).ok());
+                Ok(code.unwrap_or_else(|| ended.signal().map_or(1, by_signal)))
             }
             End::Unable(why) => Err(io::Error::other(why)),
             End::Io(e) => Err(e),
@@ -156,15 +163,15 @@ impl Owner {
     }
 
     /// Waits for the agent to end, which has no input any more; makes it, if it will not.
-    fn agent_ends(&mut self) -> io::Result<i32> {
-        if let Some(code) = self.wire.ended()? {
-            return Ok(code);
+    fn agent_ends(&mut self) -> io::Result<ExitStatus> {
+        if let Some(ended) = self.wire.ended()? {
+            return Ok(ended);
         }
         let gone = Identity::of_child(self.wire.pid()).and_then(|(_, pidfd)| process::wait_exit(&pidfd, PATIENCE));
         if !matches!(gone, Ok(true)) {
             self.wire.end();
         }
-        Ok(self.wire.ended()?.unwrap_or(1))
+        self.wire.ended()?.ok_or_else(|| io::Error::other("the agent would not end"))
     }
 
     /// Until the agent has the session and the first prompt.
@@ -259,7 +266,7 @@ impl Owner {
                     self.hear(&message)?;
                 }
                 Heard::Silence => return Err(End::Agent),
-                Heard::Asked => return Err(End::Asked),
+                Heard::Asked(signal) => return Err(End::Asked(signal)),
                 Heard::Stir => {}
             }
         }
@@ -275,7 +282,7 @@ impl Owner {
                     self.hear(&message)?;
                 }
                 Ok(Heard::Stir) => {}
-                Ok(Heard::Asked) => return Err(End::Asked),
+                Ok(Heard::Asked(signal)) => return Err(End::Asked(signal)),
                 Ok(Heard::Silence) | Err(RecvTimeoutError::Disconnected) => return Err(End::Agent),
                 Err(RecvTimeoutError::Timeout) => break,
             }
@@ -314,7 +321,7 @@ impl Owner {
                     }
                 }
                 Heard::Silence => return Err(End::Agent),
-                Heard::Asked => return Err(End::Asked),
+                Heard::Asked(signal) => return Err(End::Asked(signal)),
                 Heard::Stir => self.look_around()?,
             }
         }
@@ -453,11 +460,22 @@ impl Owner {
                     }
                 }
                 Ok(Heard::Silence) | Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-                Ok(Heard::Asked | Heard::Stir) => {}
+                Ok(Heard::Asked(_) | Heard::Stir) => {}
             }
         }
         Ok(())
     }
+}
+
+/// Whether a person has asked for the session's end: that is on record before anybody is signalled.
+fn is_to_stop(folder: &Path) -> bool {
+    records::read_in(folder).is_some_and(|wish| wish.intent.want == Want::Stop)
+}
+
+/// Ends this process by a signal; the code that says the same, should that fail.
+fn by_signal(signal: i32) -> u8 {
+    signals::end_by(signal);
+    u8::try_from(128 + signal).unwrap_or(1)
 }
 
 /// Takes away what was asked and is no more.

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 
 use lariat_sys::{clock, spawn};
@@ -23,8 +23,8 @@ pub enum Heard {
     Silence,
     /// Something lies in the folder.
     Stir,
-    /// Somebody wants it to end.
-    Asked,
+    /// Somebody wants it to end, by this signal.
+    Asked(i32),
 }
 
 /// The agent, and what is written down of it.
@@ -116,10 +116,9 @@ impl Wire {
         self.input = None;
     }
 
-    /// How the agent ended, once it has: as an exit code, that of a shell for a signal.
-    pub fn ended(&mut self) -> io::Result<Option<i32>> {
-        use std::os::unix::process::ExitStatusExt as _;
-        Ok(self.child.try_wait()?.map(|s| s.code().or(s.signal().map(|n| 128 + n)).unwrap_or(1)))
+    /// How the agent ended, once it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
     }
 
     /// The agent's PID; it is ours to reap, so nobody else has it.

@@ -163,6 +163,7 @@ fn session(host: &Host, row: &Value) -> Option<Box<Session>> {
         start: None,
         shared: false,
         elsewhere: true,
+        also: None,
     }))
 }
 

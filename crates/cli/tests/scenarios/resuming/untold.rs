@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{Launched, Stage};
-use crate::asking::list;
+use crate::asking::{ask, list};
 
 #[test]
 fn s28_without_a_conversation_its_prompt_is_asked_again_and_that_is_said() {
@@ -21,6 +21,65 @@ fn s28_without_a_conversation_its_prompt_is_asked_again_and_that_is_said() {
     // One row answers to the handle, and nothing is left to restore.
     assert_eq!(stage.act(&["status", launched.handle()])["id"], told["id"]);
     assert_eq!(stage.act(&["restore"])["restore"], json!([]));
+}
+
+#[test]
+fn a_restore_says_what_it_tells_and_what_it_begins_anew() {
+    let stage = Stage::new("restore-says");
+    let go_on = "Continue where you left off.";
+    let forget = |launched: &Launched| {
+        let path = stage.sandbox.home().join(format!(".claude/projects/x/{}.jsonl", launched.id()));
+        fs::remove_file(path).expect("it was");
+    };
+    let (on, anew) = (stage.launch("a", &[]), stage.launch("b", &[]));
+    stage.crash(&on);
+    stage.crash(&anew);
+    forget(&anew);
+    let of = |told: &Value, launched: &Launched| {
+        let rows = told["restore"].as_array().expect("rows");
+        rows.iter().find(|row| row["handle"] == launched.handle()).expect("a row").clone()
+    };
+    let plan = stage.act(&["restore"]);
+    let said = |told: &Value| [&on, &anew].map(|launched| of(told, launched)["said"].clone());
+    assert_eq!(said(&plan), [json!(go_on), json!("hi")], "{plan:#}");
+    let shown = ask(&stage.sandbox, &["restore"]).stdout;
+    assert!(shown.contains(&format!("told: {go_on}")), "{shown}");
+
+    let told = stage.act(&["restore", "--yes"]);
+    assert_eq!(said(&told), [json!(go_on), json!("hi")], "{told:#}");
+    let now = stage.act(&["status", anew.handle()])["id"].clone();
+    let ids = [&on, &anew].map(|launched| (of(&told, launched)["id"].clone(), of(&told, launched)["new_id"].clone()));
+    assert_eq!(ids, [(on.told["id"].clone(), Value::Null), (anew.told["id"].clone(), now.clone())], "{told:#}");
+    assert_ne!(now, anew.told["id"]);
+    let journal = ask(&stage.sandbox, &["journal"]).stdout;
+    assert_eq!(journal.lines().filter(|line| line.contains("  restore claude:")).count(), 2, "{journal}");
+
+    let again = Launched {
+        told: json!({"native_id": now.as_str().expect("an id")["claude:".len()..], "handle": anew.handle()}),
+        cwd: anew.cwd.clone(),
+    };
+    stage.until(&again, "working");
+    stage.crash(&on);
+    stage.crash(&again);
+    forget(&again);
+    let shown = ask(&stage.sandbox, &["restore", "--yes"]).stdout;
+    let now = stage.act(&["status", anew.handle()])["id"].clone();
+    let begun =
+        format!("{} is back as {}: its agent has no conversation of it", anew.handle(), now.as_str().expect("an id"));
+    assert!(shown.contains(&format!("{} is back, and was told: {go_on}", on.handle())), "{shown}");
+    assert!(shown.contains(&begun), "{shown}");
+}
+
+#[test]
+fn who_comes_while_another_starts_it_is_told_so() {
+    let stage = Stage::new("at-this-moment");
+    let launched = stage.launch("a", &[]);
+    stage.crash(&launched);
+    let lock = fs::File::create(stage.folder(&launched).join("ending.lock")).expect("a lock");
+    lock.lock().expect("as who starts it does");
+    let refused = stage.ask(&["resume", launched.handle()]);
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    assert!(refused.stderr.contains("is being started or ended at this moment"), "{}", refused.stderr);
 }
 
 #[test]
