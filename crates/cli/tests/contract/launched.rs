@@ -1,6 +1,7 @@
 //! The real agents, launched by lariat: with a terminal and without, killed shims, ended trees.
 
 mod background;
+mod drafts;
 
 use lariat_testkit::{
     DEADLINE, Key, Signal,
