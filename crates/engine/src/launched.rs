@@ -417,9 +417,10 @@ impl Launched {
         }
         match self.process() {
             // What has ended while its process is here has moved on within that, unless the record of its end names
-            // the very process, or nobody but the shim knows what that is.
+            // the very process, or nobody but the shim knows what that is. One that was given a single prompt does not.
             Ok(Some(process))
                 if has_ended(sighting)
+                    && !self.record.launch.headless
                     && !is_ending(&process)
                     && !self.is_among(&sighting.missed)
                     && (is_recorded(sighting) || self.is_taken_for_its_own(places, &process)) =>
