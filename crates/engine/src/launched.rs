@@ -434,9 +434,10 @@ impl Launched {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
                 self.put_aside(&mut sighting.observations);
-                let asks = ask::observe(&self.record.agent, &self.folder);
-                let asks = asks.map(|asks| asks.from(places.shown(&self.folder)));
-                sighting.observations.extend(asks.or_else(|| self.asks().map(|ask| seen(Fact::Asks(ask)))));
+                let asks = ask::observe(&self.record.agent, places, &self.folder, &sighting.about.calls);
+                let says = || self.asks().map(|ask| seen(Fact::Asks(ask)));
+                let says = if asks.iter().any(|o| matches!(o.fact, Fact::Asks(_))) { None } else { says() };
+                sighting.observations.extend(asks.into_iter().chain(says));
                 let asked = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Asks(_)));
                 let about = sighting.about.tool.as_deref().filter(|_| !asked);
                 let says = self.says().map(|state| match (state, about) {

@@ -1,5 +1,6 @@
 //! The real agents, launched by lariat: with a terminal and without, killed shims, ended trees.
 
+mod answered;
 mod background;
 mod drafts;
 
