@@ -84,6 +84,8 @@ pub struct Launched {
     pub record: Record,
     /// Who holds it, if it got that far.
     pub shim: Option<Shim>,
+    /// Somebody is starting it: it is on record, and who holds it is not yet.
+    pub starting: bool,
     /// How its agent ended, if that is recorded.
     pub exit: Option<record::Exit>,
     /// What the settings said of its agent when it was started, if that is all that is known of it.
@@ -264,11 +266,18 @@ impl Launched {
             record.native_id = adapter.and_then(|adapter| start::id_in_output(folder, adapter));
         }
         let mut unread = Vec::new();
+        let mut shim = read_or(folder, record::SHIM, &mut unread);
+        let unheld = shim.is_none() && unread.is_empty();
+        let starting = unheld && records::is_starting(folder);
+        if unheld && !starting {
+            shim = read_or(folder, record::SHIM, &mut unread); // whoever started it may just have come to an end with that
+        }
         Ok(Some(Launched {
             folder: folder.to_owned(),
             described: record.ask.described.clone(),
             record,
-            shim: read_or(folder, record::SHIM, &mut unread),
+            shim,
+            starting,
             exit: read_or(folder, record::EXIT, &mut unread),
             unread,
         }))
@@ -414,6 +423,13 @@ impl Launched {
             if let Some((path, at)) = found {
                 (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
             }
+        }
+        if self.starting && sighting.process.is_none() {
+            for past in &mut sighting.observations {
+                past.fact = Fact::Note(format!("{}, before it is started", past.fact.told().raw()).into());
+            }
+            sighting.observations.push(seen(Fact::Alive { pid: None, by: "lariat is starting it".into() }));
+            return true;
         }
         match self.process() {
             // What has ended while its process is here has moved on within that, unless the record of its end names
