@@ -17,6 +17,7 @@ use lariat_sys::{file, names};
 
 use crate::settings::Settings;
 use crate::store::Saving;
+use crate::tool::Calls;
 
 /// How long the machine may take to say where its user lives.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -215,6 +216,8 @@ pub struct About {
     pub host: Option<String>,
     /// Which of a gateway's runs of it is open (`core::Session::start`).
     pub run: Option<u64>,
+    /// What of its calls is known.
+    pub calls: Calls,
 }
 
 /// One session as an adapter saw it.

@@ -1,6 +1,8 @@
 //! A tool call, told in a few words.
 
+use lariat_core::{Ask, Time};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::json::Value;
 
@@ -15,6 +17,20 @@ pub struct Call {
     pub gist: String,
     /// When it was called, in milliseconds since 1970, where that is known.
     pub at: Option<i64>,
+}
+
+/// How the latest calls of a session stand, each by the [`mark`] of what it asks.
+#[derive(Clone, Default, Debug)]
+pub struct Calls {
+    /// Without a result.
+    pub open: Vec<u64>,
+    /// With one, and since when.
+    pub settled: Vec<(u64, Time)>,
+}
+
+/// What tells one question from another.
+pub fn mark(ask: &Ask) -> u64 {
+    xxh3_64(ask.reason().raw().as_bytes())
 }
 
 /// The members of an input that tell most, most telling first.

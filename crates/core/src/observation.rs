@@ -160,6 +160,8 @@ pub enum Fact {
     Mute(Untrusted),
     /// What it asks a person.
     Asks(Ask),
+    /// What it asked a person, and asks no more: what was asked for has its result.
+    Answered(Ask),
     /// How its process ended.
     Exit(Exit),
     /// The agent's own record that a person ended the session.
@@ -202,6 +204,7 @@ impl Fact {
             Fact::TurnUnread(why) => join("last turn unreadable: ", why),
             Fact::Mute(why) => join("nothing tells of its turns: ", why),
             Fact::Asks(ask) => join("asks for ", &ask.reason()),
+            Fact::Answered(ask) => join("answered in its terminal: ", &ask.reason()),
             Fact::Exit(exit) => format!("exited with {exit}"),
             Fact::Left(how) => join("ended by a person: ", how),
             Fact::Note(text) => text.raw().to_owned(),

@@ -200,7 +200,7 @@ impl<'a> Evidence<'a> {
                 Fact::Alive { .. } => found.alive = found.alive.or(Some(i)),
                 Fact::Gone(_) => found.gone = found.gone.or(Some(i)),
                 Fact::Unseen(_) => found.unseen = found.unseen.or(Some(i)),
-                Fact::State(State::Other(_)) | Fact::Note(_) => {}
+                Fact::State(State::Other(_)) | Fact::Answered(_) | Fact::Note(_) => {}
                 Fact::State(state) => found.state = found.state.or(Some((i, state))),
                 Fact::Turn(turn) => found.turn = found.turn.or(Some((i, turn))),
                 Fact::TurnUnread(_) => found.unread = found.unread.or(Some(i)),
@@ -230,7 +230,12 @@ impl<'a> Evidence<'a> {
                 return Role::Decided;
             }
             let agrees = match &o.fact {
-                Fact::Note(_) | Fact::Given | Fact::Mute(_) | Fact::State(State::Other(_)) | Fact::TurnUnread(_) => {
+                Fact::Note(_)
+                | Fact::Answered(_)
+                | Fact::Given
+                | Fact::Mute(_)
+                | Fact::State(State::Other(_))
+                | Fact::TurnUnread(_) => {
                     return Role::Context;
                 }
                 Fact::Alive { .. } => !status.ended() && status != Status::Unknown,

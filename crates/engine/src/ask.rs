@@ -9,7 +9,8 @@
 //! process that waits for its answer, so a crash leaves nothing that still asks.
 //!
 //! The agent shows its dialog meanwhile. If the person at the terminal is first,
-//! the agent moves on, and the request is withdrawn.
+//! the agent moves on, and the request is withdrawn: at once if what was asked for
+//! has its result ([`is_settled`]), else when the agent shows no question any more.
 //!
 //! By the same way an agent tells that its process goes on with another session:
 //! then the handle goes with it.
@@ -20,8 +21,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Places;
+use lariat_adapters::tool::{Calls, mark};
 use lariat_adapters::{Adapter, Ask as Asked, Decision};
-use lariat_core::{Ask, Fact, Intent, Observation, Status, Time, Want, Witness};
+use lariat_core::{Ask, Fact, Intent, Observation, Session, Status, Time, Want, Witness};
 use lariat_shim::record::Process;
 use lariat_sys::point::point;
 use lariat_sys::process::Identity;
@@ -67,6 +69,10 @@ impl Request {
             part => format!("{}-{}-{part}", self.process.pid, self.process.start),
         }
     }
+
+    fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(FOLDER).join(format!("{}.json", self.stem()))
+    }
 }
 
 /// The command line that a hook runs, if this launch is to have one.
@@ -95,11 +101,38 @@ pub fn pending(folder: &Path) -> Vec<Request> {
     requests
 }
 
-/// What it asks, as its hook tells.
-pub fn observe(agent: &str, folder: &Path) -> Option<Observation> {
-    let request = pending(folder).into_iter().next()?;
-    let ask = asked(agent, &request)?;
-    Some(Observation::new(Witness::Hook, Fact::Asks(ask)).at(Some(request.at)))
+/// What it asks, as its hooks tell: what has waited longest, and what somebody else has answered.
+pub fn observe(agent: &str, places: &Places, folder: &Path, calls: &Calls) -> Vec<Observation> {
+    let requests: Vec<(Request, Ask)> =
+        pending(folder).into_iter().filter_map(|r| asked(agent, &r).map(|ask| (r, ask))).collect();
+    let seen = |(request, ask): &(Request, Ask), fact: fn(Ask) -> Fact| {
+        let observation = Observation::new(Witness::Hook, fact(ask.clone())).at(Some(request.at));
+        observation.from(places.shown(&request.path(folder)))
+    };
+    let (over, asks): (Vec<_>, Vec<_>) = (0..requests.len()).partition(|&at| is_settled(&requests, at, calls));
+    let asks = asks.first().map(|&at| seen(&requests[at], Fact::Asks));
+    asks.into_iter().chain(over.into_iter().map(|at| seen(&requests[at], Fact::Answered))).collect()
+}
+
+/// Whether what a request asks for has its result. An event does not say which call it is about: such a call got one
+/// since, and as many are asked for later as are open still.
+fn is_settled(requests: &[(Request, Ask)], at: usize, calls: &Calls) -> bool {
+    let (request, ask) = &requests[at];
+    let mark = mark(ask);
+    let open = calls.open.iter().filter(|open| **open == mark).count();
+    let later = requests[at + 1..].iter().filter(|(_, other)| other == ask).count();
+    later >= open && calls.settled.iter().any(|(settled, since)| *settled == mark && *since > request.at)
+}
+
+/// What a session asks that nobody has answered, by a look at it, longest waiting first.
+pub fn open(places: &Places, session: &Session, folder: &Path) -> Vec<Request> {
+    pending(folder).into_iter().filter(|r| !is_answered(places, session, folder, r)).collect()
+}
+
+fn is_answered(places: &Places, session: &Session, folder: &Path, request: &Request) -> bool {
+    let source = places.shown(&request.path(folder));
+    let answered = |o: &Observation| matches!(o.fact, Fact::Answered(_)) && o.source.as_ref() == Some(&source);
+    session.because.iter().any(|(_, o)| answered(o))
 }
 
 /// A request in words.
@@ -214,7 +247,7 @@ fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
     let (name, reply) = (format!("{}.json", request.stem()), asks.join(format!("{}.answer", request.stem())));
     durable::put(&asks, &name, serde_json::to_string(&request)?.as_bytes())?;
     point("ask.asked");
-    let answer = until_answered(question, folder, &reply);
+    let answer = until_answered(question, folder, &request, &reply);
     if matches!(&answer, Ok(Some(_))) {
         mark_taken(&reply);
     }
@@ -228,7 +261,7 @@ fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
     }
 }
 
-fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Result<Option<Vec<u8>>> {
+fn until_answered(question: &Question, folder: &Path, request: &Request, reply: &Path) -> io::Result<Option<Vec<u8>>> {
     let parent = std::os::unix::process::parent_id();
     let mut watch = Watch::new();
     watch.path(&folder.join(FOLDER));
@@ -237,6 +270,11 @@ fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Resul
     let mut agent = None;
     let mut quiet: Option<Instant> = None;
     loop {
+        // Before any answer: to what was decided, there is none.
+        let stand = stand(question, folder, request);
+        if stand == Stand::Answered {
+            return Ok(None);
+        }
         if let Ok(answer) = file::read_small(reply, LARGEST) {
             return Ok(Some(answer));
         }
@@ -250,7 +288,7 @@ fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Resul
         if gone || std::os::unix::process::parent_id() != parent {
             return Ok(None);
         }
-        let pause = if still_asks(question, folder) {
+        let pause = if stand == Stand::Asks {
             quiet = None;
             Duration::from_secs(60)
         } else {
@@ -265,12 +303,27 @@ fn until_answered(question: &Question, folder: &Path, reply: &Path) -> io::Resul
     }
 }
 
-/// Whether the session still waits. What cannot be told is taken for yes.
-fn still_asks(question: &Question, folder: &Path) -> bool {
-    let Ok(Some(launched)) = Launched::read(folder) else { return true };
+/// How a request stands with the agent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// It waits for something.
+    Asks,
+    /// It shows no question.
+    Quiet,
+    /// Somebody else has answered this one.
+    Answered,
+}
+
+/// Whether the session still waits, and for this. What cannot be told is taken for yes.
+fn stand(question: &Question, folder: &Path, request: &Request) -> Stand {
+    let Ok(Some(launched)) = Launched::read(folder) else { return Stand::Asks };
     let answer = list(question.clone());
     let session = answer.listing.sessions.iter().find(|s| s.handle.as_ref() == Some(&launched.record.launch.handle));
-    session.is_none_or(|s| s.status == Status::Waiting || s.live.is_none())
+    match session {
+        Some(s) if is_answered(&question.places, s, folder, request) => Stand::Answered,
+        Some(s) if s.status != Status::Waiting && s.live.is_some() => Stand::Quiet,
+        _ => Stand::Asks,
+    }
 }
 
 /// Takes away what those left who were killed while they waited.
@@ -292,6 +345,31 @@ fn sweep(asks: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lariat_core::{AskKind, Untrusted};
+
+    fn asked(at: i64, what: &str) -> (Request, Ask) {
+        let process = Identity::open(std::process::id()).expect("this process").0.into();
+        let ask = Ask { kind: AskKind::Permission, text: Untrusted::new(what) };
+        (Request { process, at: Time(at), event: String::new(), part: 0 }, ask)
+    }
+
+    #[test]
+    fn a_request_is_over_when_what_it_asks_for_has_its_result() {
+        let requests = [asked(10, "Bash make"), asked(20, "Bash ls"), asked(30, "Bash make")];
+        let [make, ls] = [0, 1].map(|at: usize| mark(&requests[at].1));
+        let over = |open: &[u64], settled: &[(u64, i64)]| {
+            let settled = settled.iter().map(|(mark, at)| (*mark, Time(*at))).collect();
+            let calls = Calls { open: open.to_vec(), settled };
+            [0, 1, 2].map(|at| is_settled(&requests, at, &calls))
+        };
+        assert_eq!(over(&[ls], &[(make, 25)]), [true, false, false], "the third is not on record yet");
+        assert_eq!(over(&[make, ls], &[(make, 25)]), [true, false, false]);
+        assert_eq!(over(&[make, ls], &[(make, 35)]), [true, false, false], "the longest waiting was answered");
+        assert_eq!(over(&[make, make, ls], &[(make, 35)]), [false; 3], "others than these were");
+        assert_eq!(over(&[], &[(make, 35), (ls, 35)]), [true; 3]);
+        assert_eq!(over(&[], &[(make, 5), (ls, 5)]), [false; 3], "that was before they were asked");
+        assert_eq!(over(&[], &[]), [false; 3], "nothing tells");
+    }
 
     #[test]
     fn who_cannot_be_looked_at_is_not_taken_for_no_server() {

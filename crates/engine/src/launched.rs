@@ -84,6 +84,8 @@ pub struct Launched {
     pub record: Record,
     /// Who holds it, if it got that far.
     pub shim: Option<Shim>,
+    /// Somebody is starting it: it is on record, and who holds it is not yet.
+    pub starting: bool,
     /// How its agent ended, if that is recorded.
     pub exit: Option<record::Exit>,
     /// What the settings said of its agent when it was started, if that is all that is known of it.
@@ -277,11 +279,18 @@ impl Launched {
             record.native_id = adapter.and_then(|adapter| start::id_in_output(folder, adapter));
         }
         let mut unread = Vec::new();
+        let mut shim = read_or(folder, record::SHIM, &mut unread);
+        let unheld = shim.is_none() && unread.is_empty();
+        let starting = unheld && records::is_starting(folder);
+        if unheld && !starting {
+            shim = read_or(folder, record::SHIM, &mut unread); // whoever started it may just have come to an end with that
+        }
         Ok(Some(Launched {
             folder: folder.to_owned(),
             described: record.ask.described.clone(),
             record,
-            shim: read_or(folder, record::SHIM, &mut unread),
+            shim,
+            starting,
             exit: read_or(folder, record::EXIT, &mut unread),
             unread,
         }))
@@ -428,11 +437,19 @@ impl Launched {
                 (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
             }
         }
+        if self.starting && sighting.process.is_none() {
+            for past in &mut sighting.observations {
+                past.fact = Fact::Note(format!("{}, before it is started", past.fact.told().raw()).into());
+            }
+            sighting.observations.push(seen(Fact::Alive { pid: None, by: "lariat is starting it".into() }));
+            return true;
+        }
         match self.process() {
             // What has ended while its process is here has moved on within that, unless the record of its end names
-            // the very process, or nobody but the shim knows what that is.
+            // the very process, or nobody but the shim knows what that is. One that was given a single prompt does not.
             Ok(Some(process))
                 if has_ended(sighting)
+                    && !self.record.launch.headless
                     && !is_ending(&process)
                     && !self.is_among(&sighting.missed)
                     && (is_recorded(sighting) || self.is_taken_for_its_own(places, &process)) =>
@@ -450,9 +467,10 @@ impl Launched {
                     // Nobody can see to that before it ends of it.
                     sighting.observations.retain(|o| !matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn()));
                 }
-                let asks = ask::observe(&self.record.agent, &self.folder);
-                let asks = asks.map(|asks| asks.from(places.shown(&self.folder)));
-                sighting.observations.extend(asks.or_else(|| self.asks().map(|ask| seen(Fact::Asks(ask)))));
+                let asks = ask::observe(&self.record.agent, places, &self.folder, &sighting.about.calls);
+                let says = || self.asks().map(|ask| seen(Fact::Asks(ask)));
+                let says = if asks.iter().any(|o| matches!(o.fact, Fact::Asks(_))) { None } else { says() };
+                sighting.observations.extend(asks.into_iter().chain(says));
                 let asked = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Asks(_)));
                 let about = sighting.about.tool.as_deref().filter(|_| !asked);
                 let says = self.says().map(|state| match (state, about) {

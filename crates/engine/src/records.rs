@@ -20,6 +20,8 @@ use crate::launched::AFTERMATH;
 use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) const INTENT: &str = "intent.json";
+/// Locked by who starts an agent there.
+const START: &str = "start.lock";
 const LABEL: &str = "label.json";
 /// What was put aside, a line for each; told of for as long as it lies there.
 const ASIDE: &str = "aside";
@@ -355,6 +357,19 @@ impl Locks {
             Err(std::fs::TryLockError::Error(e)) => Err(e),
         }
     }
+}
+
+/// Held by who starts an agent from a folder, from before that is on record until its process is.
+pub fn begin_start(folder: &Path) -> io::Result<File> {
+    let file = open(&folder.join(START))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Whether somebody starts one there this moment.
+pub fn is_starting(folder: &Path) -> bool {
+    let file = file::open(&folder.join(START));
+    file.is_ok_and(|(file, _)| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
-use lariat_core::{Session, State, Status, Time};
+use lariat_core::{Session, State, Status, Time, Untrusted};
 use lariat_shim::client::{self, Client, ClientError};
 use lariat_shim::record;
 use lariat_shim::ring::Output;
@@ -173,6 +173,15 @@ fn keys(launched: &Launched, mute: bool, text: &str) -> Result<String, SendError
     }
 }
 
+/// What was sent, by the transcript.
+#[derive(Clone, Default, Debug)]
+pub struct Sent {
+    /// Where the transcript ended before.
+    pub offset: u64,
+    /// What stood at the agent's prompt before, if anything did, and was sent with it.
+    pub before: Option<Untrusted>,
+}
+
 /// What to type.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
@@ -205,14 +214,13 @@ pub fn through_gateway(question: &Question, session: &Session, text: &str) -> Op
     })
 }
 
-/// Types a prompt; returns when the agent's transcript shows it, with where the
-/// transcript ended before.
+/// Types a prompt; returns when the agent's transcript shows it.
 pub fn send(
     question: &Question,
     session: &Session,
     launched: &Launched,
     message: Message<'_>,
-) -> Result<u64, SendError> {
+) -> Result<Sent, SendError> {
     // Only what ends a paste could break out of it.
     let text: String = message.text.chars().filter(|c| *c != '\x1b').collect();
     // One at a time types: two pastes would become one prompt.
@@ -237,7 +245,8 @@ pub fn send(
                 let shown = until_shown(question, session, before.offset, &text, message.patience, || {
                     Ok(is_command(&text) && has_stirred(question, session, before.offset, &mut looked))
                 })?;
-                return if shown { Ok(before.offset) } else { Err(SendError::Typed(key.to_owned())) };
+                let sent = |shown: Shown| Sent { offset: before.offset, before: shown.before };
+                return shown.map(sent).ok_or_else(|| SendError::Typed(key.to_owned()));
             }
             None => {}
         }
@@ -267,7 +276,7 @@ pub fn send(
             #[expect(clippy::disallowed_methods, reason = "our own note of what was not sent")]
             let _ = std::fs::remove_file(launched.folder.join(SENT).join(file_of(key)));
         }
-        return sent.map(|()| offset).map_err(|lost| lost_mail(lost, &message));
+        return sent.map(|()| Sent { offset, before: None }).map_err(|lost| lost_mail(lost, &message));
     };
     let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
     let since = Time(clock::now_ms());
@@ -297,9 +306,9 @@ pub fn send(
         Ok(took.unwrap_or_else(|| is_command(&text) && has_stirred(question, session, offset, &mut looked)))
     })?;
     match shown {
-        true => Ok(offset),
-        false if is_command(&text) => Err(SendError::Command(message.patience)),
-        false => Err(SendError::Stalled(message.patience)),
+        Some(shown) => Ok(Sent { offset, before: shown.before }),
+        None if is_command(&text) => Err(SendError::Command(message.patience)),
+        None => Err(SendError::Stalled(message.patience)),
     }
 }
 
@@ -352,7 +361,13 @@ fn has_stirred(question: &Question, session: &Session, offset: u64, looked: &mut
     !answer.partial && now.is_none_or(|now| now.live.is_some() && !takes_prompts(now))
 }
 
-/// Waits until the transcript shows a prompt, or it is known otherwise; whether it is.
+/// That a prompt arrived.
+#[derive(Default)]
+struct Shown {
+    before: Option<Untrusted>,
+}
+
+/// Waits until the transcript shows a prompt, or it is known otherwise.
 fn until_shown(
     question: &Question,
     session: &Session,
@@ -360,18 +375,18 @@ fn until_shown(
     text: &str,
     patience: Duration,
     mut meanwhile: impl FnMut() -> io::Result<bool>,
-) -> io::Result<bool> {
+) -> io::Result<Option<Shown>> {
     let began = Instant::now();
     while began.elapsed() < patience {
-        if shows(question, session, offset, text) {
-            return Ok(true);
+        if let Some(shown) = shows(question, session, offset, text) {
+            return Ok(Some(shown));
         }
         if meanwhile()? {
-            return Ok(true);
+            return Ok(Some(Shown::default()));
         }
         std::thread::sleep(Duration::from_millis(25));
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn open_lock(folder: &Path) -> io::Result<File> {
@@ -408,18 +423,30 @@ fn is_taken(launched: &Launched, from: u64, text: &str) -> bool {
     memchr::memmem::find_iter(&piece.bytes, start).any(|at| start.len() < word.len() || ends(at))
 }
 
-/// Whether the transcript shows this prompt since an offset.
-fn shows(question: &Question, session: &Session, offset: u64, text: &str) -> bool {
+/// Whether the transcript shows this prompt since an offset: alone, or after what a person had begun to type.
+fn shows(question: &Question, session: &Session, offset: u64, text: &str) -> Option<Shown> {
     let transcript = session.transcript.clone().or_else(|| {
         let answer = list(Question { agent: Some(session.agent), ..question.clone() });
         answer.listing.sessions.into_iter().find(|s| s.id == session.id)?.transcript
     });
     if is_mute(session.agent) {
-        return transcript.is_some_and(|t| holds(&t, offset, text));
+        return transcript.filter(|t| holds(t, offset, text)).map(|_| Shown::default());
     }
-    let Some(talk) = transcript.and_then(|t| peek::since(session.agent, &t, offset).ok()) else { return false };
-    let plain = |t: &str| t.split_whitespace().collect::<Vec<_>>().join(" ");
-    talk.said.iter().any(|s| s.who == Speaker::Person && plain(s.text.raw()) == plain(text))
+    let talk = transcript.and_then(|t| peek::since(session.agent, &t, offset).ok())?;
+    let prompts: Vec<String> =
+        talk.said.iter().filter(|s| s.who == Speaker::Person).map(|s| plain(s.text.raw())).collect();
+    let before = before(&prompts, &plain(text))?;
+    Some(Shown { before: Some(before.trim_end()).filter(|b| !b.is_empty()).map(Untrusted::new) })
+}
+
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What stands before a text in the prompt that is that text, or else in one that ends with it.
+fn before<'a>(prompts: &'a [String], text: &str) -> Option<&'a str> {
+    let mut ends = prompts.iter().filter_map(|prompt| prompt.strip_suffix(text));
+    ends.clone().find(|before| before.is_empty()).or_else(|| ends.next())
 }
 
 /// Whether a file whose form nobody knows holds a text since an offset: as it is, or as JSON writes it.
@@ -433,7 +460,15 @@ fn holds(path: &Path, offset: u64, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_command;
+    use super::{before, is_command};
+
+    #[test]
+    fn what_stood_at_the_prompt_before_is_told_from_what_was_sent() {
+        let prompts = ["half a draft go on", "go on"].map(str::to_owned);
+        assert_eq!(before(&prompts, "go on"), Some(""), "the prompt itself comes first");
+        assert_eq!(before(&prompts[..1], "go on"), Some("half a draft "));
+        assert_eq!(before(&prompts, "go"), None, "it is not what was sent");
+    }
 
     #[test]
     fn a_path_is_no_command() {

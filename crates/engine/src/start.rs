@@ -310,6 +310,7 @@ impl Start<'_> {
     pub fn run(mut self, mut begun: Begun, locks: Vec<File>) -> Result<Started, LaunchError> {
         let folder = self.folder;
         let began = Time(clock::now_ms());
+        let _starting = records::begin_start(folder).map_err(files(folder))?;
         clear(folder).map_err(files(folder))?;
         if let Some(input) = &self.plan.input {
             durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;

@@ -23,10 +23,11 @@ use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::ask::about;
 use crate::json::{Keep, Keys, Value};
 use crate::needs::Need;
 use crate::reader::Fold;
-use crate::tool::Call;
+use crate::tool::{Call, mark};
 
 /// Since this version a command typed with `!` also asks the model.
 const BASH_ASKS_MODEL: (u32, u32, u32) = (2, 1, 325);
@@ -39,6 +40,9 @@ const GO_ON: &str = "Stop hook feedback:";
 
 /// What the program says of a task of its own that has come to an end: a background shell, a sub-agent.
 const NOTICE: &str = "<task-notification>";
+
+/// How many calls that have their result are kept: whoever still asks for one is told of it at once.
+const SETTLED: usize = 16;
 
 /// How a line of a command of the program itself begins, which opens no turn; the last as versions before 2.1 wrote it.
 const OWN_COMMANDS: [&str; 3] = ["<command-name>", "<local-command", "<user-memory-input>"];
@@ -98,6 +102,8 @@ pub struct Transcript {
     pub failed_at: Option<i64>,
     /// Tool calls without a result.
     pub calls: Vec<Call>,
+    /// The latest that have one, by the mark of what they ask, and since when.
+    pub settled: Vec<(u64, i64)>,
     /// The turn was ended without an answer: what its tools still give opens none.
     halted: bool,
     /// Whether this is a sub-agent's own transcript, by its first line: there all
@@ -188,8 +194,7 @@ impl Transcript {
         let mut results = 0;
         for item in content.items().filter(|i| i.get("type").word() == b"tool_result") {
             results += 1;
-            let id = item.get("tool_use_id").str().unwrap_or("");
-            self.calls.retain(|call| call.id != id);
+            self.settle(item.get("tool_use_id").str().unwrap_or(""), line);
         }
         if results > 0 {
             // What the tools of a turn still give that was ended does not open it again.
@@ -237,6 +242,15 @@ impl Transcript {
         }
         self.calls.clear();
         self.open();
+    }
+
+    fn settle(&mut self, id: &str, line: Value<'_>) {
+        let Some(call) = self.calls.iter().position(|call| call.id == id) else { return };
+        let mark = mark(&about(&self.calls.remove(call)));
+        if let Some(at) = Time::parse(line.get("timestamp").word()) {
+            self.settled.truncate(SETTLED - 1);
+            self.settled.insert(0, (mark, at.0));
+        }
     }
 
     fn is_aside(&mut self, line: Value<'_>) -> bool {

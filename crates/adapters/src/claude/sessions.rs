@@ -20,7 +20,7 @@ use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
 use crate::store::{self, Found, Fresh, in_parallel};
-use crate::tool::Call;
+use crate::tool::{Call, Calls, mark};
 
 /// How many milliseconds a job may wait for its daemon to come up.
 const COMING_UP: i64 = 10_000;
@@ -231,6 +231,15 @@ impl Seen {
         let main = self.transcript().and_then(|t| t.calls.first());
         let below = || self.agents.iter().find_map(|a| a.fold.calls.first());
         main.filter(|call| !matches!(call.name.as_str(), "Agent" | "Task")).or_else(below).or(main)
+    }
+
+    /// How the latest calls stand, the sub-agents' included.
+    fn calls(&self) -> Calls {
+        let all = || self.transcript().into_iter().chain(self.agents.iter().map(|a| &a.fold));
+        Calls {
+            open: all().flat_map(|t| &t.calls).map(|call| mark(&super::ask::about(call))).collect(),
+            settled: all().flat_map(|t| &t.settled).map(|(mark, at)| (*mark, Time(*at))).collect(),
+        }
     }
 
     fn turn(&self) -> Fact {
@@ -498,9 +507,9 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
     let registered = known.and_then(|e| e.started).map(Time);
     let named = known.and_then(|e| e.name.clone());
     let intent = || job.and_then(|j| j.intent.clone());
-    let Some((seen, (tokens, cost_usd), tool)) = seen.map(|s| {
-        let (spent, tool) = (s.spent(), s.pending().map(Call::told));
-        (s, spent, tool)
+    let Some((seen, (tokens, cost_usd), tool, calls)) = seen.map(|s| {
+        let (spent, tool, calls) = (s.spent(), s.pending().map(Call::told), s.calls());
+        (s, spent, tool, calls)
     }) else {
         return About {
             name: named.clone(),
@@ -527,6 +536,7 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
         tokens,
         cost_usd,
         tool,
+        calls,
         parent: t.forked_from.map(|p| format!("{NAME}:{p}")),
         ..About::default()
     }

@@ -198,8 +198,8 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
 
 /// No process has it: gone, unless one could have it unseen. Whoever runs a turn
 /// writes the database, and names the session in its log a moment later. So only
-/// what was written to since that process started could be its own: an open turn, and,
-/// of one whose log is not known, what it may have open between turns.
+/// what was written to since that process started could be its own: an open turn, one
+/// that it has made for its first turn, and, of one whose log is not known, what it may have open between turns.
 fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
@@ -229,7 +229,8 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
 }
 
 fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
-    let open = matches!(stored.stand, Stand::Open | Stand::Unread(_)) || loose.own && !loose.quiet;
+    let new = stored.stand == Stand::Never && stored.created.is_some_and(|at| at + SLACK_MS >= loose.started);
+    let open = new || matches!(stored.stand, Stand::Open | Stand::Unread(_)) || loose.own && !loose.quiet;
     let written = stored.updated + SLACK_MS >= loose.started;
     let logged = loose.quiet && (look.now.0 - stored.updated > LOGGED_MS || is_anothers(loose.heard.as_ref(), stored));
     loose.runs && open && written && !logged && loose.is_at(stored)

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use lariat_adapters::Decision;
-use lariat_adapters::look::Scope;
+use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Fact, Role, Session, State, Status, Time, Untrusted};
 use lariat_engine::ask::{self, Request};
 use lariat_engine::launched::{All, Launched};
@@ -56,15 +56,17 @@ fn run(
     let (answer, at) = find(target, common)?;
     let session = &answer.listing.sessions[at];
     let refused = |why: String| Failure::Refused(format!("{}: {why}", session.id.row()));
-    let launched = All::read(&question(common, Scope::Live).places).take(session);
+    let places = question(common, Scope::Live).places;
+    let launched = All::read(&places).take(session);
     let launched = launched.ok_or_else(|| refused("lariat did not launch it; answer in its own terminal".into()))?;
     // The agent may say that it waits a moment before its hook has told what for.
     let (began, soon) = (Instant::now(), which.timeout.min(HOOK));
-    until(&launched, None, soon, || session.status != Status::Waiting || !ask::pending(&launched.folder).is_empty())?;
+    let open = || ask::open(&places, session, &launched.folder);
+    until(&launched, None, soon, || session.status != Status::Waiting || !open().is_empty())?;
     if session.live == Some(false) {
         return Err(refused(format!("it has ended ({}), and asks nothing", session.status.word())));
     }
-    let request = choose(&launched, which.request).map_err(|why| {
+    let request = choose(&launched, &open(), which.request).map_err(|why| {
         let doing = format!("it is {}: {}", session.status.word(), session.reason.row());
         refused(format!("{why} ({doing})"))
     })?;
@@ -140,7 +142,7 @@ fn still_asks(
             // It has ended, or gone on as another one.
             None if !answer.partial => return Ok(None),
             None => "it cannot be told how it is now".to_owned(),
-            Some(now) if !asks_as_before(now, launched, since) => return Ok(None),
+            Some(now) if !asks_as_before(now, &asking.places, launched, since) => return Ok(None),
             Some(now) => format!("it is {}: {}", now.status.word(), now.reason.row()),
         };
         if left().is_zero() {
@@ -151,19 +153,18 @@ fn still_asks(
 }
 
 /// Whether a session may still ask what it asked before a time: nothing newer is asked, and it waits, or nobody can tell.
-fn asks_as_before(now: &Session, launched: &Launched, since: Time) -> bool {
+fn asks_as_before(now: &Session, places: &Places, launched: &Launched, since: Time) -> bool {
     let asks = |fact: &Fact| matches!(fact, Fact::Asks(_) | Fact::State(State::Waiting(_)));
     let mut decided = now.because.iter().filter(|(role, _)| *role == Role::Decided).map(|(_, o)| o);
     let newer = decided.any(|o| asks(&o.fact) && o.at > Some(since));
-    let waits = now.status == Status::Waiting && ask::pending(&launched.folder).is_empty() && !newer;
+    let waits = now.status == Status::Waiting && ask::open(places, now, &launched.folder).is_empty() && !newer;
     waits || now.status == Status::Unknown
 }
 
 /// The request that is meant, or why none is.
-fn choose(launched: &Launched, number: Option<usize>) -> Result<Request, String> {
-    let pending = ask::pending(&launched.folder);
+fn choose(launched: &Launched, open: &[Request], number: Option<usize>) -> Result<Request, String> {
     let told = |r: &Request| ask::asked(&launched.record.agent, r).map_or_else(String::new, |a| a.reason().row());
-    match (pending.as_slice(), number) {
+    match (open, number) {
         ([], _) => Err("it asks nothing that can be answered from here; `lariat attach` shows its terminal".into()),
         ([only], None) => Ok(only.clone()),
         (several, Some(n)) => several

@@ -6,7 +6,7 @@ use lariat_core::{Fact, Observation, Outcome, Role, Session, Status, Turn, Untru
 use lariat_engine::list;
 use lariat_engine::list::{Answer, Question};
 use lariat_engine::peek;
-use lariat_engine::send::{self, Message, SendError};
+use lariat_engine::send::{self, Message, SendError, Sent};
 use lariat_sys::point::point;
 use serde::Serialize;
 
@@ -22,6 +22,8 @@ struct Told<'a> {
     reason: Option<String>,
     status: Option<Status>,
     reply: Option<Untrusted>,
+    /// What stood at its prompt before, and was sent with the text.
+    before: Option<Untrusted>,
 }
 
 pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
@@ -70,15 +72,21 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         Err(SendError::Gateway(_)) if session.live.is_none() => ("unknown", 5),
         Err(_) => ("failed", 1),
     };
-    let offset = *sent.as_ref().unwrap_or(&0);
-    let reason = sent.err().map(|e| e.to_string());
-    let mut told = Told { id: &session.id, outcome, reason, status: None, reply: None };
+    let (Sent { offset, before }, reason) = match sent {
+        Ok(sent) => (sent, None),
+        Err(e) => (Sent::default(), Some(e.to_string())),
+    };
+    let mut told = Told { id: &session.id, outcome, reason, status: None, reply: None, before };
     let mut code = code;
     if code == 0 && args.wait {
         let end = turn(session.id.raw(), offset, common)?;
         code = u8::from(end.failed);
         (told.status, told.reply) = (Some(end.status), end.reply);
         told.reason = end.reason.filter(|_| end.failed || end.status == Status::Waiting);
+    }
+    if let Some(before) = &told.before {
+        let words = before.row_within(80);
+        complain(format_args!("{}: what stood at its prompt was sent with it: '{words}'", session.id.row()));
     }
     if out.json {
         out.json(&told)?;
@@ -102,9 +110,9 @@ fn give(
     session: &Session,
     message: Message<'_>,
     common: &Common,
-) -> Result<Result<u64, SendError>, Failure> {
+) -> Result<Result<Sent, SendError>, Failure> {
     if let Some(sent) = send::through_gateway(question, session, message.text) {
-        return Ok(sent.map(|()| 0));
+        return Ok(sent.map(|()| Sent::default()));
     }
     match attach::reached(session, common) {
         Ok(launched) => Ok(send::send(question, session, &launched, message)),

@@ -1,7 +1,9 @@
 //! The real agents, launched by lariat: with a terminal and without, killed shims, ended trees.
 
 mod again;
+mod answered;
 mod background;
+mod drafts;
 
 use lariat_testkit::{
     DEADLINE, Key, Signal,

@@ -57,6 +57,7 @@ mod needs;
 mod older;
 mod older_versions;
 mod opencode_damage;
+mod opencode_launching;
 mod opencode_living;
 mod opencode_older;
 mod orphaned;

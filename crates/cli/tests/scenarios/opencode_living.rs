@@ -141,6 +141,24 @@ fn one_that_names_no_session_could_be_one_that_was_written_since() {
 }
 
 #[test]
+fn what_a_terminal_has_made_for_its_first_turn_is_not_ended() {
+    let sandbox = Sandbox::new("opencode-first");
+    let store = OpenCodeStore::of(&sandbox);
+    let tui = sandbox.lookalike("opencode", &[]);
+    store.logs(&tui, "aaaa", "message=init");
+    store.session("ses_first");
+    store.session_at("ses_elsewhere", &sandbox.project("elsewhere"), None, now());
+    store.session_at("ses_before", &sandbox.work(), None, now() - HOUR);
+    let seen = list(&sandbox);
+    seen.expect("ses_first", "unknown", None);
+    seen.expect("ses_elsewhere", "done", None);
+    seen.expect("ses_before", "done", None);
+    store.logs(&tui, "aaaa", "message=created id=ses_first slug=x");
+    let seen = list(&sandbox);
+    assert!(seen.session("ses_first")["live"] == true && seen.unbound().is_empty(), "{:#}", seen.json);
+}
+
+#[test]
 fn one_whose_whole_log_is_known_is_at_no_turn_that_it_does_not_name() {
     let sandbox = Sandbox::new("opencode-quiet");
     let store = OpenCodeStore::of(&sandbox);

@@ -153,6 +153,23 @@ fn its_ends_leave_what_the_real_ones_leave() {
 }
 
 #[test]
+fn what_was_answered_at_the_terminal_is_asked_no_more_while_the_next_is() {
+    let sandbox = stage("answered-in-turn");
+    let launched = launch(&sandbox, "p", &["-p", "run touch one then run touch two"]);
+    let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
+    asked(&sandbox, id, "permission: Bash touch one");
+    let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", handle]));
+    terminal.wait_for_text("Do you want to proceed?", DEADLINE);
+    terminal.choose('❯', 1, DEADLINE);
+    asked(&sandbox, id, "permission: Bash touch two");
+    let told = act(&sandbox, &["approve", handle]);
+    assert_eq!(told["asked"], "permission: Bash touch two", "{told}");
+    until(&sandbox, id, "idle", "turn over");
+    assert!(["one", "two"].iter().all(|name| sandbox.project("p").join(name).exists()));
+    act(&sandbox, &["kill", handle]);
+}
+
+#[test]
 fn whoever_answers_first_decides() {
     let sandbox = stage("answers");
     let launched = launch(&sandbox, "a", &["-p", "run touch made"]);

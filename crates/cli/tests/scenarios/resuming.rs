@@ -528,6 +528,9 @@ fn a_kill_that_comes_before_the_agent_is_up_is_not_told_that_it_had_ended() {
     let launched = stage.launch("a", &[]);
     stage.power_cut();
     let resuming = hold(&stage.sandbox, &["resume", launched.handle(), "--json"], "launch.stored");
+    // It is not cut off any more, and what it recorded before tells nothing of how it is now.
+    list(&stage.sandbox).expect(launched.id(), "starting", None);
+    assert_eq!(stage.act(&["restore"])["restore"], json!([]));
     let killing = stage.sandbox.spawn(&lariat(&stage.sandbox, &["kill", launched.handle(), "--json"]));
     resuming.go_on();
     let killed = killing.output(DEADLINE);

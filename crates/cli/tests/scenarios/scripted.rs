@@ -3,7 +3,8 @@
 //! Seen red: in `agent_process`, `script`, the first word that is no option (1, 2); `file` without links (3); in
 //! `passes_on`, whoever hears the same (4); in `codex::bind`, no `by_left_lock`; in `pi::bind`, no `by_arguments`; in
 //! `engine::send`, `keys`, always a paste; in `runs_packaged`, the path as it was given only, or its second word
-//! only; in `launched`, `testify`, no look at whose process it is; in `pi::bind`, `uses_store`, an empty home.
+//! only; in `launched`, `testify`, no look at whose process it is, or at how it was
+//! launched; in `pi::bind`, `uses_store`, an empty home.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -244,6 +245,21 @@ fn a_script_that_becomes_another_program_is_still_what_was_launched() {
         assert_eq!(killed["ended"], json!([launched["pid"]]), "{killed}");
         list(&sandbox).expect(native, "stopped", None);
     }
+}
+
+#[test]
+fn one_that_was_given_a_single_prompt_has_not_moved_on_when_it_lets_go_of_its_session() {
+    let sandbox = Sandbox::new("lets-go");
+    let thread = json!({"type": "thread.started", "thread_id": id(1)});
+    sandbox.install("codex", &put(&sandbox, "codex", &format!("echo '{thread}'\nsleep 1000")));
+    let launched = ask(&sandbox, &["launch", "codex", "--headless", "-p", "fix it", "--json"]);
+    let launched = launched.expect_success().json();
+    drop(CodexStore::of(&sandbox).thread(&id(1)).asked("fix it").answered("fixed"));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "idle", launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()));
+    assert_eq!(seen.session(&id(1))["handle"], launched["handle"]);
+    assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+    ask(&sandbox, &["kill", launched["handle"].as_str().expect("a handle")]).expect_success();
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! What a person has typed and not submitted, when something is sent.
+
+use lariat_testkit::{
+    DEADLINE,
+    agents::{Claude, Codex},
+};
+use serde_json::Value;
+
+use super::{act, handle, launch};
+use crate::looks::Stage;
+
+#[track_caller]
+fn is_sent_with_what_is_sent(stage: &Stage, launched: &Value) {
+    stage.until("idle", "turn over");
+    let terminal = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(launched)]));
+    terminal.wait_for_text("echo: first words", DEADLINE);
+    terminal.type_text("my half draft ");
+    terminal.wait_for_text("my half draft", DEADLINE);
+    // The agent was given it, and who sends it once more would give it twice.
+    let told = act(stage, &["send", handle(launched), "SENT TEXT", "--wait", "--json"]);
+    assert_eq!((&told["outcome"], &told["before"]), (&"sent".into(), &"my half draft".into()), "{told}");
+    assert!(told["reply"].as_str().is_some_and(|r| r.contains("SENT TEXT")), "{told}");
+    let prompts = stage.model.prompts();
+    assert_eq!(prompts.iter().filter(|p| p.contains("my half draft SENT TEXT")).count(), 1, "{prompts:?}");
+    let told = act(stage, &["send", handle(launched), "more words", "--wait", "--json"]);
+    assert_eq!((&told["outcome"], &told["before"]), (&"sent".into(), &Value::Null), "{told}");
+    act(stage, &["kill", handle(launched), "--json"]);
+}
+
+#[test]
+fn a_draft_at_claude_s_prompt_is_sent_with_what_is_sent_and_told() {
+    let stage = Stage::new("draft");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["claude", "-p", "first words", "--", "--permission-mode", "manual"]);
+    is_sent_with_what_is_sent(&stage, &launched);
+}
+
+#[test]
+fn a_draft_at_codex_s_prompt_is_sent_with_what_is_sent_and_told() {
+    let stage = Stage::new("draft-codex");
+    let _codex = Codex::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["codex", "-p", "first words"]);
+    is_sent_with_what_is_sent(&stage, &launched);
+}
