@@ -10,6 +10,16 @@ use crate::{
     claude_store::ClaudeStore,
 };
 
+/// Whether it waits to be woken: it has looked then.
+fn sleeps(waiting: &Child) -> bool {
+    let place = waiting.outside_pid().map(|pid| format!("/proc/{pid}/wchan"));
+    place.is_some_and(|place| std::fs::read_to_string(place).unwrap_or_default().contains("poll"))
+}
+
+fn until_it_sleeps(waiting: &Child) {
+    wait_until("it sleeps in poll", DEADLINE, || sleeps(waiting));
+}
+
 #[test]
 fn it_returns_when_the_turn_is_over_and_not_before() {
     let sandbox = Sandbox::new("wait");
@@ -19,7 +29,7 @@ fn it_returns_when_the_turn_is_over_and_not_before() {
     let entry = claude.register(&agent, &one).says("busy");
     let talk = claude.session(&one).asked("fix it").calls("Bash", json!({"command": "make"}));
     let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", &one, "--json"]));
-    // It has looked at least once when it sleeps; a look of our own takes as long.
+    until_it_sleeps(&waiting);
     list(&sandbox).expect(&one, "working", Some(agent.pid()));
     assert!(waiting.exit().is_none());
     drop(talk.result("made").answered("done"));
@@ -80,13 +90,12 @@ fn waiting_costs_nothing() {
         let status = std::fs::read_to_string(format!("/proc/{outside}/status")).expect("it lives");
         status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:").map(|n| n.trim().to_owned()))
     };
-    let sleeps = || std::fs::read_to_string(format!("/proc/{outside}/wchan")).unwrap_or_default().contains("poll");
-    lariat_testkit::wait_until("it sleeps in poll", DEADLINE, sleeps);
+    until_it_sleeps(&waiting);
     let before = switches();
     for _ in 0..5 {
         list(&sandbox).expect(&one, "working", Some(agent.pid()));
     }
-    assert!(sleeps());
+    assert!(sleeps(&waiting));
     assert_eq!(switches(), before, "it slept while others looked");
     waiting.signal(Signal::KILL);
 }
@@ -101,6 +110,7 @@ fn one_that_ended_without_a_record_is_not_waited_for() {
     drop(claude.register(&agents[1], &two).says("busy"));
     drop(claude.session(&two).asked("fix it"));
     let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", &one, &two, "--until", "done", "--json"]));
+    until_it_sleeps(&waiting);
     list(&sandbox).expect(&one, "idle", Some(agents[0].pid()));
     entry.remove();
     for agent in &agents {
