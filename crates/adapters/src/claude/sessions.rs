@@ -363,6 +363,13 @@ fn sighting(
     if seen.is_none() {
         observations.extend(entry.and_then(|e| rests(look, e)));
     }
+    // Who leaves takes its entry along before its process is gone: it was at its prompt.
+    let told = observations.iter().any(|o| matches!(o.fact, Fact::Turn(_) | Fact::TurnUnread(_)));
+    let leaving = bond.filter(|_| entry.is_none() && !told).map(|b| ap::started(&b.process));
+    if leaving.is_some_and(|since| history.left_by_exit(&session, Some(since.0))) {
+        let source = look.places.shown(&look.places.claude.join("history.jsonl"));
+        observations.push(Observation::new(Witness::Store, Fact::State(State::Idle)).from(source));
+    }
     let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
     let ended = ended.filter(|at| *at <= look.now); // no file was written in the future
     let mut about = about(known, job, seen, cwd);

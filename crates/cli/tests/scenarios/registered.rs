@@ -1,12 +1,13 @@
 //! Claude Code's registry is a claim, not a fact: reused PIDs, other machines, leftovers.
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built, wait_until};
 use serde_json::json;
 
 use crate::{
     asking::{id, list},
     claude_store::{ClaudeStore, started},
     codex_store::CodexStore,
+    moment::now,
 };
 
 #[test]
@@ -22,6 +23,25 @@ fn a_pid_held_by_another_program_is_stale() {
     seen.expect(&id(1), "interrupted", None);
     assert_eq!(seen.session(&id(2))["live"], false, "{:#}", seen.json);
     assert_eq!((seen.code, seen.unbound()), (0, vec![]));
+}
+
+#[test]
+fn who_leaves_by_exit_is_not_starting_while_its_process_ends() {
+    let sandbox = Sandbox::new("leaving");
+    let claude = ClaudeStore::of(&sandbox);
+    claude.typed(&id(2), "/exit"); // of an earlier process
+    let written = now();
+    wait_until("a later moment", DEADLINE, || now() > written + 50); // the kernel counts starts in hundredths of a second
+    let agents = [1, 2].map(|n| sandbox.lookalike("claude", &["--session-id", &id(n)]));
+    let expect = |first: &str| {
+        let seen = list(&sandbox);
+        seen.expect(&id(1), first, Some(agents[0].pid()));
+        seen.expect(&id(2), "starting", Some(agents[1].pid()));
+    };
+    expect("starting");
+    // It has let go of its entry, and nothing was ever said.
+    claude.typed(&id(1), "/exit");
+    expect("idle");
 }
 
 #[test]
