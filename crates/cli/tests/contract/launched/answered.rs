@@ -14,8 +14,10 @@ fn what_was_answered_at_the_terminal_is_asked_no_more_while_the_next_is() {
     let terminal = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
     for made in ["p1", "p2"] {
         let reason = format!("permission: Bash touch {made}");
-        let row = stage.until("waiting", &reason);
-        assert_eq!(stage.agree(&row)["asks"], reason);
+        stage.until("waiting", &reason);
+        for verb in ["status", "explain", "peek"] {
+            assert_eq!(act(&stage, &[verb, handle(&launched), "--json"])["reason"], reason, "{verb}");
+        }
         terminal.wait_for_screen("the dialog about it", DEADLINE, |screen| {
             let after = screen.rsplit_once(&format!("touch {made}")).map_or("", |(_, after)| after);
             after.contains("Do you want to proceed?") && !after.contains("touch")
