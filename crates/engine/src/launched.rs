@@ -463,7 +463,7 @@ impl Launched {
                 let by = Untrusted::from("its shim started it");
                 sighting.observations.push(seen(Fact::Alive { pid: Some(process.pid), by }));
                 self.put_aside(&mut sighting.observations);
-                if self.record.launch.headless {
+                if self.record.ask.headless {
                     // Nobody can see to that before it ends of it.
                     sighting.observations.retain(|o| !matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn()));
                 }

@@ -266,7 +266,17 @@ impl Terminal {
     /// When the list is still there after `deadline`.
     #[track_caller]
     pub fn choose(&self, marker: char, number: usize, deadline: Duration) {
-        let at = |screen: &str| (1..10).find(|n| screen.contains(&format!("{marker} {n}.")));
+        self.choose_while(marker, number, deadline, |_| true);
+    }
+
+    /// The same where another list may follow at once: one counts only while the screen is like this.
+    ///
+    /// # Panics
+    /// When the list is still there after `deadline`.
+    #[track_caller]
+    pub fn choose_while(&self, marker: char, number: usize, deadline: Duration, is_it: impl Fn(&str) -> bool) {
+        let shown = |screen: &str| (1..10).find(|n| screen.contains(&format!("{marker} {n}.")));
+        let at = |screen: &str| shown(screen).filter(|_| is_it(screen));
         let end = Instant::now() + deadline;
         self.wait_for_screen("a numbered list", deadline, |screen| at(screen).is_some());
         while let Some(now) = at(&self.text()) {

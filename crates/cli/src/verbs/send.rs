@@ -2,7 +2,7 @@
 
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
-use lariat_core::{Fact, Observation, Outcome, Role, Session, Status, Turn, Untrusted};
+use lariat_core::{Fact, Observation, Outcome, Session, Status, Turn, Untrusted};
 use lariat_engine::list;
 use lariat_engine::list::{Answer, Question};
 use lariat_engine::peek;
@@ -150,7 +150,7 @@ fn is_over(session: &Session) -> bool {
 /// Whether its last turn ended in an error, though it lives.
 fn has_failed(session: &Session) -> bool {
     let failed = |o: &Observation| matches!(o.fact, Fact::Turn(Turn::Over(Outcome::Failed(_))));
-    session.because.iter().any(|(role, o)| *role != Role::Disagreed && failed(o))
+    session.because.iter().any(|(_, o)| failed(o))
 }
 
 /// What a turn that was sent came to.

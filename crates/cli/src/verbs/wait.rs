@@ -87,7 +87,7 @@ fn resolve_all(args: &Wait, answer: &Answer) -> Result<Vec<String>, Failure> {
 fn headless(answer: &Answer, common: &Common) -> HashSet<String> {
     let mut launched = All::read(&question(common, Scope::Live).places);
     let sessions = answer.listing.sessions.iter();
-    let headless = sessions.filter(|s| launched.take(s).is_some_and(|l| l.record.launch.headless));
+    let headless = sessions.filter(|s| launched.take(s).is_some_and(|l| l.record.ask.headless));
     headless.map(|s| s.id.raw().to_owned()).collect()
 }
 

@@ -305,10 +305,12 @@ fn codex_takes_what_is_sent() {
     let told = act(&stage, &["send", handle(&launched), "second", "words", "--wait", "--json"]);
     assert!(told["reply"].as_str().is_some_and(|r| r.contains("second words")), "{told}");
     // A turn that fails is over too, and has no reply.
-    let told = act(&stage, &["send", handle(&launched), "FAIL 400", "--wait", "--json"]);
-    assert_eq!((&told["status"], &told["reply"]), (&"idle".into(), &Value::Null), "{told}");
-    let told = act(&stage, &["send", handle(&launched), "FAIL 429", "--wait", "--json"]);
-    assert_eq!(told["status"], "waiting", "{told}");
+    for (fails, status) in [("FAIL 400", "idle"), ("FAIL 429", "waiting")] {
+        let send = stage.lariat().args(["send", handle(&launched), fails, "--wait", "--json"]);
+        let sent = stage.sandbox.world().run(&send);
+        let told = sent.json();
+        assert_eq!((sent.code(), &told["status"], &told["reply"]), (1, &status.into(), &Value::Null), "{told}");
+    }
     act(&stage, &["kill", handle(&launched), "--json"]);
 }
 

@@ -3,6 +3,7 @@
 use lariat_testkit::{
     DEADLINE, Signal,
     agents::{Claude, Codex, Pi},
+    wait_until,
 };
 
 use super::{act, handle, id, launch};
@@ -46,7 +47,12 @@ fn who_waits_for_a_turn_that_fails_or_is_cut_off_is_told() {
     assert!(failed.stderr.contains("last turn failed"), "{failed:?}");
     let sending = stage.sandbox.spawn(&send("HOLD me"));
     stage.model.wait_for_hold("me", DEADLINE);
-    stage.until_of(id(&launched), "working", "");
+    // What is on record of it arrived, whatever comes then.
+    let transcript = act(&stage, &["status", handle(&launched), "--json"])["transcript"].clone();
+    let transcript = transcript.as_str().expect("a path");
+    wait_until("it is on record", DEADLINE, || {
+        std::fs::read_to_string(transcript).is_ok_and(|text| text.contains("HOLD me"))
+    });
     let pid = launched["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a PID");
     assert!(stage.sandbox.world().process(pid).expect("it lives").signal(Signal::KILL));
     let cut_off = sending.output(DEADLINE);

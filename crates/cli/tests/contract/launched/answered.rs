@@ -1,6 +1,6 @@
 //! What a launched Claude Code asks, answered by the person at its terminal.
 
-use lariat_testkit::{DEADLINE, Key, agents::Claude, wait_until};
+use lariat_testkit::{DEADLINE, agents::Claude, wait_until};
 
 use super::{act, handle, launch};
 use crate::looks::Stage;
@@ -18,11 +18,10 @@ fn what_was_answered_at_the_terminal_is_asked_no_more_while_the_next_is() {
         for verb in ["status", "explain", "peek"] {
             assert_eq!(act(&stage, &[verb, handle(&launched), "--json"])["reason"], reason, "{verb}");
         }
-        terminal.wait_for_screen("the dialog about it", DEADLINE, |screen| {
+        terminal.choose_while('❯', 1, DEADLINE, |screen| {
             let after = screen.rsplit_once(&format!("touch {made}")).map_or("", |(_, after)| after);
             after.contains("Do you want to proceed?") && !after.contains("touch")
         });
-        terminal.press(Key::Enter);
         wait_until("it is done", DEADLINE, || stage.sandbox.work().join(made).exists());
     }
     stage.until("waiting", "permission: Bash touch p3");
