@@ -144,8 +144,11 @@ fn launched_in_a_terminal_it_takes_what_is_sent() {
     let told = act(&stage, &["send", &handle, "say something", "--wait", "--json"]);
     assert_eq!((&told["outcome"], &told["status"]), (&"sent".into(), &"idle".into()), "{told}");
     assert!(told["reply"].as_str().is_some_and(|r| r.contains("say something")), "{told}");
-    let told = act(&stage, &["send", &handle, "FAIL 401", "--wait", "--json"]);
-    assert_eq!((&told["outcome"], &told["status"]), (&"sent".into(), &"waiting".into()), "{told}");
+    let send = stage.lariat().args(["send", &handle, "FAIL 401", "--wait", "--json"]);
+    let refused = stage.sandbox.world().run(&send);
+    let told = refused.json();
+    let outcome = (refused.code(), &told["outcome"], &told["status"]);
+    assert_eq!(outcome, (1, &"sent".into(), &"waiting".into()), "{told}");
     let row = stage.until("waiting", "login: 401 ").has("pid", pid.clone());
     stage.agree(&row);
 
