@@ -112,6 +112,8 @@ fn without_terminal(ground: &Ground, tally: &mut Tally) -> io::Result<()> {
 
 fn both(ground: &Ground, tally: &mut Tally) -> io::Result<()> {
     let session = ground.start("echo", false, &[])?;
+    // One that has recorded nothing was at nothing.
+    wait_until("its turn to be on record", || ground.has_turn(&session))?;
     kill_both(&session.shim)?;
     let lost = wait_until("the agent to be hung up on", || !is_alive(&session.shim.agent)).is_ok();
     tally.control("a terminal with one holder, killed", lost);
