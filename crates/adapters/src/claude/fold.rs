@@ -42,7 +42,7 @@ const GO_ON: &str = "Stop hook feedback:";
 const NOTICE: &str = "<task-notification>";
 
 /// How many calls that have their result are kept: whoever still asks for one is told of it at once.
-const SETTLED: usize = 16;
+const SETTLED: usize = 8;
 
 /// How a line of a command of the program itself begins, which opens no turn; the last as versions before 2.1 wrote it.
 const OWN_COMMANDS: [&str; 3] = ["<command-name>", "<local-command", "<user-memory-input>"];
