@@ -15,9 +15,9 @@ use lariat_core::{Intent, Time, Untrusted, Want, Warning};
 use lariat_shim::record::{self, Process};
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::launched::AFTERMATH;
-use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) const INTENT: &str = "intent.json";
 /// Locked by who starts an agent there.
