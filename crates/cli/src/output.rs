@@ -273,11 +273,11 @@ impl Out {
         for (session, text) in sessions.iter().zip(&texts) {
             let place = (session.status, Reverse(session.updated_at));
             while let Some(line) = lines.next_if(|l| (l.status, Reverse(l.updated_at)) < place) {
-                next(&line.text);
+                next(line.text());
             }
             next(text);
         }
-        lines.for_each(|line| next(&line.text));
+        lines.for_each(|line| next(line.text()));
         let mut left = pieces.get_mut(1..).unwrap_or_default(); // no comma before the first
         self.to.flush()?;
         while !left.is_empty() {

@@ -156,18 +156,40 @@ impl Session {
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "the fields of Session of the same names")]
 pub struct Line {
-    pub id: Untrusted,
     pub agent: &'static str,
     pub status: Status,
     pub updated_at: Option<Time>,
-    /// The session as it is printed.
-    pub text: Box<[u8]>,
+    /// The session as it is printed. Its id stands first in it, as it is.
+    text: Box<[u8]>,
+    /// How long that is.
+    id: u32,
 }
 
 impl Line {
+    /// What stands before the id.
+    const BEFORE: &str = r#"{"id":""#;
+
+    /// A session that was written down, unless its id is not to be found there.
+    pub fn of(session: &Session, text: Box<[u8]>) -> Option<Line> {
+        let &Session { agent, status, updated_at, .. } = session;
+        let line = Line { agent, status, updated_at, text, id: u32::try_from(session.id.raw().len()).ok()? };
+        (line.id() == session.id.raw()).then_some(line)
+    }
+
+    /// The session as it is printed.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        let id = self.text.get(Line::BEFORE.len()..).and_then(|rest| rest.get(..self.id as usize));
+        id.and_then(|id| std::str::from_utf8(id).ok()).unwrap_or_default()
+    }
+
     /// The agent's own id, which follows its name in the id.
     pub fn native_id(&self) -> &str {
-        self.id.raw().get(self.agent.len() + 1..).unwrap_or_default()
+        self.id().get(self.agent.len() + 1..).unwrap_or_default()
     }
 }
 

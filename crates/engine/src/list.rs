@@ -202,13 +202,8 @@ impl Shared {
         if asked || !plain || ours || is_owned(agent) {
             return Row::Session(session);
         }
-        match write(&session) {
-            Some(text) => {
-                let Session { id, agent, status, updated_at, .. } = *session;
-                Row::Line(Line { id, agent, status, updated_at, text })
-            }
-            None => Row::Session(session),
-        }
+        let line = write(&session).and_then(|text| Line::of(&session, text));
+        line.map_or(Row::Session(session), Row::Line)
     }
 
     /// Adds launched sessions of which no store tells: their agent has recorded nothing yet, or could not be read.
@@ -217,7 +212,7 @@ impl Shared {
             return;
         }
         let Answer { listing, lines, .. } = answer;
-        let known = listing.sessions.iter().map(|s| s.id.raw()).chain(lines.iter().map(|l| l.id.raw()));
+        let known = listing.sessions.iter().map(|s| s.id.raw()).chain(lines.iter().map(Line::id));
         let known: HashSet<&str> = known.collect();
         let agents = self.adapters();
         let left = self.known.launched.by_id.iter().filter(|(id, _)| !known.contains(id.as_str()));
@@ -494,4 +489,22 @@ pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option
         session.reason = reason.into();
     }
     session
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_the_id_that_stands_in_its_text_or_is_none() {
+        let written = |id: &str, text: &str| {
+            let sighting = Sighting { native_id: id.into(), ..Sighting::default() };
+            let session = session("claude", format!("claude:{id}"), sighting, None, Time(0));
+            Line::of(&session, text.as_bytes().into())
+        };
+        let line = written("a-1", r#"{"id":"claude:a-1","agent":"claude"}"#).unwrap();
+        assert_eq!((line.id(), line.native_id()), ("claude:a-1", "a-1"));
+        assert_eq!(written("a\n1", r#"{"id":"claude:a\n1"}"#), None, "escaped, it is another");
+        assert_eq!(written("a-1", "{}"), None);
+    }
 }

@@ -41,7 +41,7 @@ pub fn of_both(answer: &mut Answer, table: Option<&Table>) {
     let mut theirs_too: HashMap<String, Untrusted> = HashMap::new();
     lines.retain(|l| {
         let both = owned.contains_key(l.native_id()); // ended, as the row of the connection tells
-        theirs_too.extend(both.then(|| (l.native_id().to_owned(), l.id.clone())));
+        theirs_too.extend(both.then(|| (l.native_id().to_owned(), Untrusted::new(l.id()))));
         !both
     });
     let mut elsewhere: HashSet<String> = HashSet::new();
