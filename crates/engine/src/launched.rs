@@ -241,8 +241,9 @@ impl Launched {
     /// write that down. A record that cannot be read may say so.
     pub fn could_be_cut_off(&self) -> bool {
         // Of one that died with its shim, nobody may know how.
-        let by_itself =
-            |e: &record::Exit| e.error.is_some() || e.code.is_some_and(|c| Exit::Code(c).signal().is_none());
+        let by_itself = |e: &record::Exit| {
+            e.error.is_some() || (e.told.is_none() && e.code.is_some_and(|c| Exit::Code(c).signal().is_none()))
+        };
         self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), |e| !by_itself(e))
     }
 
@@ -520,10 +521,16 @@ impl Launched {
         if sighting.process.is_some() || is_of_another_run(&sighting.about, exit.at) {
             return true;
         }
-        let turn = self.last_turn(Some(how), told_nothing, sighting);
+        let cut_off_by = if exit.told.is_some() { None } else { how };
+        let turn = self.last_turn(Some(cut_off_by), told_nothing, sighting);
+        // Who has one prompt and ends well once that is answered has ended by itself, whatever its shim was told.
+        let open = matches!(&turn, Some(Fact::Turn(Turn::Open(_)) | Fact::TurnUnread(_)));
+        let answered = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Turn(Turn::Over(Outcome::Well))));
+        let finished = self.record.launch.headless && how == Some(Exit::Code(0)) && answered && !open;
         sighting.observations.extend(turn.map(|fact| seen(fact).at(Some(exit.at))));
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
+        sighting.observations.extend(exit.told.filter(|_| !finished).map(|told| seen(Fact::AllTold).at(Some(told))));
         sighting.about.ended_at = Some(exit.at);
         true
     }

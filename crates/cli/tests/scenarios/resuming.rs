@@ -3,6 +3,7 @@
 
 mod leaving;
 mod lives;
+mod shutdown;
 mod untold;
 
 use std::fs;
@@ -38,6 +39,8 @@ now=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
 echo "{\"type\":\"user\",\"cwd\":\"$PWD\",\"sessionId\":\"$id\",\"message\":{\"role\":\"user\",\"content\":\"hi\"},\"timestamp\":\"$now\"}" >> "$dir/$id.jsonl"
 start=$(cut -d' ' -f22 /proc/$$/stat)
 entry=$HOME/.claude/sessions/$$.json
+# One that ends well when it is told to end.
+[ -e heed ] && trap 'rm "$entry"; exit 0' TERM
 echo "{\"pid\":$$,\"sessionId\":\"$id\",\"cwd\":\"$PWD\",\"procStart\":\"$start\",\"kind\":\"interactive\",\"status\":\"busy\"}" > "$entry"
 while [ ! -e go ] && [ ! -e fail ]; do sleep 0.05; done
 [ -e fail ] && { rm "$entry"; exit 7; }
