@@ -84,8 +84,8 @@ pub struct Launched {
     pub record: Record,
     /// Who holds it, if it got that far.
     pub shim: Option<Shim>,
-    /// Somebody is starting it: it is on record, and who holds it is not yet.
-    pub starting: bool,
+    /// Whether somebody is starting it: it is on record, and who holds it is not yet. Or why that cannot be told.
+    pub starting: Result<bool, String>,
     /// How its agent ended, if that is recorded.
     pub exit: Option<record::Exit>,
     /// What the settings said of its agent when it was started, if that is all that is known of it.
@@ -252,7 +252,9 @@ impl Launched {
     pub fn was_followed(&self, about: &About) -> bool {
         let booted = || {
             let booted = Time(clock::booted_at_ms());
-            let another = |s: &&Shim| clock::boot_id().is_ok_and(|boot| boot != s.agent.boot) && s.started_at < booted;
+            // A boot of which that cannot be told may be another.
+            let this = |s: &Shim| clock::boot_id().is_ok_and(|boot| boot == s.agent.boot);
+            let another = |s: &&Shim| !this(s) && s.started_at < booted;
             self.shim.as_ref().filter(another).map(|_| booted)
         };
         let ended = self.exit.as_ref().map(|exit| exit.at).or_else(booted);
@@ -282,9 +284,11 @@ impl Launched {
         let mut unread = Vec::new();
         let mut shim = read_or(folder, record::SHIM, &mut unread);
         let unheld = shim.is_none() && unread.is_empty();
-        let starting = unheld && records::is_starting(folder);
-        if unheld && !starting {
+        let untold = |e| format!("whether lariat is starting it: {}: {e}", records::START);
+        let mut starting = if unheld { records::is_starting(folder).map_err(untold) } else { Ok(false) };
+        if unheld && starting != Ok(true) {
             shim = read_or(folder, record::SHIM, &mut unread); // whoever started it may just have come to an end with that
+            starting = starting.or_else(|e| if shim.is_some() { Ok(false) } else { Err(e) });
         }
         Ok(Some(Launched {
             folder: folder.to_owned(),
@@ -316,6 +320,7 @@ impl Launched {
         if self.is_unread(record::SHIM) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the record that names it cannot be read"));
         }
+        self.starting.as_ref().map_err(|why| io::Error::other(why.as_str()))?;
         let Some(shim) = &self.shim else { return Ok(None) };
         look_at(&shim.agent.clone().into())
     }
@@ -438,7 +443,11 @@ impl Launched {
                 (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
             }
         }
-        if self.starting && sighting.process.is_none() {
+        if let (Err(why), None) = (&self.starting, &sighting.process) {
+            sighting.observations.push(seen(Fact::Unseen(why.clone().into())));
+            return true;
+        }
+        if self.starting == Ok(true) && sighting.process.is_none() {
             for past in &mut sighting.observations {
                 past.fact = Fact::Note(format!("{}, before it is started", past.fact.told().raw()).into());
             }

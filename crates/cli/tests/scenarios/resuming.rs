@@ -230,6 +230,26 @@ fn of_two_who_restore_at_once_both_succeed_and_one_starts_it() {
 }
 
 #[test]
+fn where_it_cannot_be_told_if_somebody_starts_it_nobody_else_does() {
+    let stage = Stage::new("start-untold");
+    let launched = stage.launch("a", &[]);
+    stage.power_cut();
+    let (folder, lock) = (stage.folder(&launched), stage.folder(&launched).join("start.lock"));
+    // As it is while a start goes on: who holds it is not on record yet.
+    fs::remove_file(folder.join("shim.json")).expect("a record");
+    fs::remove_file(&lock).expect("a lock");
+    fs::create_dir(&lock).expect("what cannot be opened as a lock");
+    let row = list(&stage.sandbox).session(launched.id()).clone();
+    assert_eq!((&row["status"], &row["live"], &row["restorable"]), (&json!("unknown"), &Value::Null, &json!(false)));
+    assert!(row["reason"].as_str().is_some_and(|why| why.contains("start.lock")), "{row:#}");
+    assert_eq!(stage.ask(&["resume", launched.handle()]).code(), 3);
+    stage.ask(&["restore", "--yes"]);
+    assert_eq!(stage.runs("--resume"), 0);
+    fs::remove_dir(&lock).expect("it is gone");
+    assert_eq!(list(&stage.sandbox).session(launched.id())["restorable"], true);
+}
+
+#[test]
 fn a_plan_says_of_what_has_no_directory_any_more_that_it_cannot_come_back() {
     let stage = Stage::new("no-place");
     let launched = stage.launch("a", &[]);
