@@ -31,8 +31,6 @@ use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
-/// How long after its start an agent may still be about to take up its prompt.
-const TAKING_UP: i64 = 15_000;
 /// What is said of one that its agent had stored, and has not now.
 const DELETED: &str = "it is in its agent's store no longer";
 /// How long one look waits for exits that are being written down, all of them together.
@@ -382,13 +380,6 @@ impl Launched {
         Ok(table.iter().filter(|p| ours(p) && !matches!(p.is_alive(), Ok(false))).map(|p| p.pid).collect())
     }
 
-    /// Whether it was started with something to do, and so lately that it may not have
-    /// taken it up.
-    pub fn may_not_have_begun(&self, now: Time) -> bool {
-        let lately = |s: &Shim| (0..TAKING_UP).contains(&(now.0 - s.started_at.0));
-        self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(lately)
-    }
-
     /// Whether the process that the agent's records name, and that cannot be looked at from here, is the one that
     /// was started, before the last boot.
     fn is_named_and_of_another_boot(&self, sighting: &Sighting) -> bool {
@@ -491,10 +482,8 @@ impl Launched {
                 // One prompt, and its end is the turn's.
                 let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
                 sighting.observations.extend(turn.or_else(|| self.turn(told_nothing)).map(seen));
-                // What it was given is not for one that it has gone on to.
-                let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
-                let given = self.shim.as_ref().filter(|_| own && self.may_not_have_begun(now));
-                sighting.observations.extend(given.map(|s| seen(Fact::Given).at(Some(s.started_at))));
+                let given = self.given_at(now, sighting);
+                sighting.observations.extend(given.map(|at| seen(Fact::Given).at(Some(at))));
                 sighting.process.get_or_insert(process);
                 return true;
             }

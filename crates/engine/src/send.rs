@@ -448,7 +448,8 @@ fn shows(question: &Question, session: &Session, offset: u64, text: &str) -> Opt
     Some(Around { before: told(before), after: told(after) })
 }
 
-fn plain(text: &str) -> String {
+/// A text without regard to how its words are spaced.
+pub(crate) fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
