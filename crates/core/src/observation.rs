@@ -164,6 +164,8 @@ pub enum Fact {
     Answered(Ask),
     /// How its process ended.
     Exit(Exit),
+    /// Its shim was told to end about when it ended, as at a shutdown; no verb of ours does that.
+    AllTold,
     /// The agent's own record that a person ended the session.
     Left(Untrusted),
     /// It was started a moment ago with something to do, which it may not have taken up yet.
@@ -180,6 +182,7 @@ impl Fact {
             Fact::State(State::Idle) => "status idle",
             Fact::State(State::Shell) => "status shell: turn over, a background shell still runs",
             Fact::Given => "started a moment ago with a prompt",
+            Fact::AllTold => "its shim was told to end as well, as at a shutdown",
             Fact::Turn(Turn::Never) => "no turn recorded",
             Fact::Turn(Turn::Open(None)) => "turn open",
             Fact::Turn(Turn::Over(Outcome::Well)) => "turn over, answered",
@@ -208,7 +211,9 @@ impl Fact {
             Fact::Exit(exit) => format!("exited with {exit}"),
             Fact::Left(how) => join("ended by a person: ", how),
             Fact::Note(text) => text.raw().to_owned(),
-            Fact::State(_) | Fact::Turn(_) | Fact::Given => return self.constant().unwrap_or_default().into(),
+            Fact::State(_) | Fact::Turn(_) | Fact::Given | Fact::AllTold => {
+                return self.constant().unwrap_or_default().into();
+            }
         })
     }
 }

@@ -41,6 +41,9 @@ use crate::observation::{Ask, Fact, Observation, Outcome, State, Turn, Witness};
 use crate::session::Exit;
 use crate::text::Untrusted;
 
+/// How much sooner than its shim an agent may be told to end, where all are told, in milliseconds.
+const ALL_AT_ONCE: i64 = 1_000;
+
 /// What a session is, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -146,7 +149,7 @@ pub fn judge(observations: &[Observation], intent: Option<&Intent>) -> Verdict {
     let cut_off = live == Some(false)
         && status != Status::Stopped
         && evidence.left.is_none()
-        && evidence.exit.is_none_or(|(_, exit)| exit.signal().is_some());
+        && (evidence.all_told.is_some() || evidence.exit.is_none_or(|(_, exit)| exit.signal().is_some()));
     Verdict {
         status,
         reason,
@@ -168,6 +171,7 @@ struct Evidence<'a> {
     mute: Option<usize>,
     asks: Option<(usize, &'a Ask)>,
     exit: Option<(usize, Exit)>,
+    all_told: Option<usize>,
     left: Option<usize>,
     given: Option<usize>,
 }
@@ -192,6 +196,7 @@ impl<'a> Evidence<'a> {
             mute: None,
             asks: None,
             exit: None,
+            all_told: None,
             left: None,
             given: None,
         };
@@ -207,6 +212,7 @@ impl<'a> Evidence<'a> {
                 Fact::Mute(_) => found.mute = found.mute.or(Some(i)),
                 Fact::Asks(ask) => found.asks = found.asks.or(Some((i, ask))),
                 Fact::Exit(exit) => found.exit = found.exit.or(Some((i, *exit))),
+                Fact::AllTold => found.all_told = found.all_told.or(Some(i)),
                 Fact::Left(_) => found.left = found.left.or(Some(i)),
                 Fact::Given => found.given = found.given.or(Some(i)),
             }
@@ -218,6 +224,12 @@ impl<'a> Evidence<'a> {
     fn proof(&self) -> Option<usize> {
         let witness = |i: usize| self.all[i].witness;
         self.gone.filter(|&gone| self.unseen.is_none_or(|unseen| witness(unseen) >= witness(gone)))
+    }
+
+    /// Whether the abort that is recorded there was the agent's answer when all were told to end.
+    fn was_aborted_by_all(&self, i: usize) -> bool {
+        let told = self.all_told.and_then(|told| self.all[told].at);
+        told.zip(self.all[i].at).is_some_and(|(told, aborted)| aborted.0 >= told.0 - ALL_AT_ONCE)
     }
 
     fn told(&self, i: usize) -> Untrusted {
@@ -251,7 +263,7 @@ impl<'a> Evidence<'a> {
                 Fact::Turn(Turn::Over(Outcome::Well)) => matches!(status, Status::Idle | Status::Done),
                 Fact::Turn(Turn::Over(Outcome::Failed(_))) => matches!(status, Status::Idle | Status::Failed),
                 Fact::Turn(Turn::Over(Outcome::Aborted(_))) => matches!(status, Status::Idle | Status::Stopped),
-                Fact::Exit(_) | Fact::Left(_) => status.ended(),
+                Fact::Exit(_) | Fact::AllTold | Fact::Left(_) => status.ended(),
             };
             if agrees { Role::Agreed } else { Role::Disagreed }
         };
@@ -352,9 +364,14 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     if let Some(intent) = intent.filter(|i| i.explains_end(last_record)) {
         return (Status::Stopped, Untrusted::new(format!("stopped through lariat at {}", intent.at)), deciding);
     }
+    // Who ends when all are told to was ended by that, whatever it made of it.
+    deciding.extend(e.all_told);
     let exit = e.exit.map(|(_, exit)| exit);
-    let dirty = exit.filter(|x| *x != Exit::Code(0) && x.signal().is_none());
-    let signal = exit.and_then(Exit::signal);
+    let dirty = exit.filter(|x| e.all_told.is_none() && *x != Exit::Code(0) && x.signal().is_none());
+    let by = match e.all_told {
+        Some(_) => Some("when all here were told to end".to_owned()),
+        None => exit.and_then(Exit::signal).map(|n| format!("by signal {n}")),
+    };
     // A registry frozen at busy since the last record: it died in a turn that
     // was not written down yet.
     let frozen =
@@ -365,6 +382,7 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     });
     let (open, over) = (Turn::Open(None), Turn::Over(Outcome::Well));
     let turn = match (e.turn, frozen, rested) {
+        (Some((i, Turn::Over(Outcome::Aborted(_)))), ..) if e.was_aborted_by_all(i) => Some((i, &open)),
         (Some((_, Turn::Over(_) | Turn::Never)) | None, Some((i, _)), _) => Some((i, &open)),
         (Some((_, Turn::Open(_))), _, Some((i, _))) => Some((i, &over)),
         (turn, ..) => turn,
@@ -373,6 +391,7 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
         // That it was asked to run and was ended by nobody's wish is certain; that all went well is not.
         deciding.push(mute);
         let (status, how) = match (exit, dirty) {
+            _ if e.all_told.is_some() => (Status::Interrupted, "it ended when all here were told to end".to_owned()),
             (Some(Exit::Code(0)), _) => (Status::Done, "it exited with 0".to_owned()),
             (_, Some(exit)) => (Status::Failed, format!("it exited with {exit}")),
             (Some(exit), None) => (Status::Interrupted, format!("it was ended by {exit}")),
@@ -385,12 +404,12 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
             Some(unread) => (Status::Unknown, e.told(unread), vec![gone, unread]),
             None => match dirty {
                 Some(exit) => (Status::Failed, format!("exited with {exit} before any turn").into(), deciding),
-                None => (Status::Done, by_signal("ended before any turn was recorded", signal), deciding),
+                None => (Status::Done, cut_off("ended before any turn was recorded", by), deciding),
             },
         };
     };
     deciding.push(*i);
-    let (status, reason) = match (turn, dirty, signal) {
+    let (status, reason) = match (turn, dirty, by) {
         (Turn::Open(_), _, _) if e.left.is_some() => {
             let left = e.left.unwrap_or(*i);
             deciding.push(left);
@@ -401,9 +420,9 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
         (Turn::Open(_), Some(exit), _) => {
             (Status::Failed, Untrusted::new(format!("exited with {exit} in the middle of a turn")))
         }
-        (Turn::Open(doing), None, signal) => {
+        (Turn::Open(doing), None, by) => {
             let during = doing.as_ref().map_or_else(String::new, |d| format!(" ({})", d.raw()));
-            let by = signal.map_or_else(String::new, |n| format!(" by signal {n}"));
+            let by = by.map_or_else(String::new, |by| format!(" {by}"));
             (Status::Interrupted, Untrusted::new(format!("cut off in the middle of a turn{by}{during}")))
         }
         (Turn::Over(Outcome::Well) | Turn::Never, Some(exit), _) => {
@@ -414,14 +433,14 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
             deciding.push(left);
             (Status::Done, e.told(left))
         }
-        (Turn::Over(Outcome::Well), None, signal) => (Status::Done, by_signal("turn over", signal)),
-        (Turn::Never, None, signal) => (Status::Done, by_signal("no turn was ever started", signal)),
+        (Turn::Over(Outcome::Well), None, by) => (Status::Done, cut_off("turn over", by)),
+        (Turn::Never, None, by) => (Status::Done, cut_off("no turn was ever started", by)),
     };
     (status, reason, deciding)
 }
 
-fn by_signal(reason: &'static str, signal: Option<i32>) -> Untrusted {
-    signal.map_or_else(|| reason.into(), |n| Untrusted::new(format!("{reason}; its process ended by signal {n}")))
+fn cut_off(reason: &'static str, by: Option<String>) -> Untrusted {
+    by.map_or_else(|| reason.into(), |by| Untrusted::new(format!("{reason}; its process ended {by}")))
 }
 
 fn untold(e: &Evidence<'_>) -> Ruling {

@@ -248,6 +248,32 @@ fn cut_off_means_wanted_gone_and_not_ended_by_anyone() {
     assert!(!judge(&[gone(), open()], Some(&intent(Want::Stop, true))).restorable);
 }
 
+#[test]
+fn who_ended_when_all_were_told_to_was_cut_off() {
+    let run = intent(Want::Run, true);
+    let told = |at| see(Witness::Shim, Fact::AllTold).at(Some(Time(at)));
+    let judged = |o: &[Observation]| {
+        let verdict = judge(o, Some(&run));
+        (verdict.status, verdict.restorable)
+    };
+    for code in [0, 1, 143] {
+        assert_eq!(judged(&[gone(), well(), exit(Exit::Code(code)), told(9)]), (Status::Done, true));
+        assert_eq!(judged(&[gone(), open(), exit(Exit::Code(code)), told(9)]), (Status::Interrupted, true));
+    }
+    let verdict = judge(&[gone(), well(), exit(Exit::Code(0)), told(9)], Some(&run));
+    assert_eq!(verdict.reason.raw(), "turn over; its process ended when all here were told to end");
+    // What the agent writes of a person's interrupt is its answer to the signal, if it was written then.
+    let aborted = |at| turn(Turn::Over(Outcome::Aborted("aborted".into()))).at(Some(Time(at)));
+    assert_eq!(judged(&[gone(), aborted(50_000), exit(Exit::Code(0)), told(50_010)]), (Status::Interrupted, true));
+    assert_eq!(judged(&[gone(), aborted(40_000), exit(Exit::Code(0)), told(50_010)]), (Status::Stopped, false));
+    assert_eq!(judged(&[gone(), aborted(50_000), exit(Exit::Code(0))]), (Status::Stopped, false));
+    // A person who left, or asked for the end, is heard first.
+    assert!(!judged(&[gone(), well(), see(Witness::Store, Fact::Left("/exit".into())), told(9)]).1);
+    let stop = intent(Want::Stop, true);
+    assert_eq!(judge(&[gone(), open(), exit(Exit::Code(0)), told(9)], Some(&stop)).status, Status::Stopped);
+    assert!(!judge(&[gone(), open(), exit(Exit::Code(0)), told(9)], Some(&stop)).restorable);
+}
+
 fn any_fact() -> impl Strategy<Value = Fact> {
     let text = || "[a-c]{0,3}".prop_map(Untrusted::new);
     let outcome = prop_oneof![Just(Outcome::Well), text().prop_map(Outcome::Failed), text().prop_map(Outcome::Aborted)];
@@ -271,6 +297,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
         text().prop_map(Fact::Left),
         text().prop_map(Fact::Note),
         Just(Fact::Given),
+        Just(Fact::AllTold),
     ]
 }
 

@@ -31,8 +31,6 @@ use crate::start;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
-/// How long after its start an agent may still be about to take up its prompt.
-const TAKING_UP: i64 = 15_000;
 /// What is said of one that its agent had stored, and has not now.
 const DELETED: &str = "it is in its agent's store no longer";
 /// How long one look waits for exits that are being written down, all of them together.
@@ -84,8 +82,8 @@ pub struct Launched {
     pub record: Record,
     /// Who holds it, if it got that far.
     pub shim: Option<Shim>,
-    /// Somebody is starting it: it is on record, and who holds it is not yet.
-    pub starting: bool,
+    /// Whether somebody is starting it: it is on record, and who holds it is not yet. Or why that cannot be told.
+    pub starting: Result<bool, String>,
     /// How its agent ended, if that is recorded.
     pub exit: Option<record::Exit>,
     /// What the settings said of its agent when it was started, if that is all that is known of it.
@@ -241,8 +239,9 @@ impl Launched {
     /// write that down. A record that cannot be read may say so.
     pub fn could_be_cut_off(&self) -> bool {
         // Of one that died with its shim, nobody may know how.
-        let by_itself =
-            |e: &record::Exit| e.error.is_some() || e.code.is_some_and(|c| Exit::Code(c).signal().is_none());
+        let by_itself = |e: &record::Exit| {
+            e.error.is_some() || (e.told.is_none() && e.code.is_some_and(|c| Exit::Code(c).signal().is_none()))
+        };
         self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), |e| !by_itself(e))
     }
 
@@ -251,7 +250,9 @@ impl Launched {
     pub fn was_followed(&self, about: &About) -> bool {
         let booted = || {
             let booted = Time(clock::booted_at_ms());
-            let another = |s: &&Shim| clock::boot_id().is_ok_and(|boot| boot != s.agent.boot) && s.started_at < booted;
+            // A boot of which that cannot be told may be another.
+            let this = |s: &Shim| clock::boot_id().is_ok_and(|boot| boot == s.agent.boot);
+            let another = |s: &&Shim| !this(s) && s.started_at < booted;
             self.shim.as_ref().filter(another).map(|_| booted)
         };
         let ended = self.exit.as_ref().map(|exit| exit.at).or_else(booted);
@@ -281,9 +282,11 @@ impl Launched {
         let mut unread = Vec::new();
         let mut shim = read_or(folder, record::SHIM, &mut unread);
         let unheld = shim.is_none() && unread.is_empty();
-        let starting = unheld && records::is_starting(folder);
-        if unheld && !starting {
+        let untold = |e| format!("whether lariat is starting it: {}: {e}", records::START);
+        let mut starting = if unheld { records::is_starting(folder).map_err(untold) } else { Ok(false) };
+        if unheld && starting != Ok(true) {
             shim = read_or(folder, record::SHIM, &mut unread); // whoever started it may just have come to an end with that
+            starting = starting.or_else(|e| if shim.is_some() { Ok(false) } else { Err(e) });
         }
         Ok(Some(Launched {
             folder: folder.to_owned(),
@@ -315,6 +318,7 @@ impl Launched {
         if self.is_unread(record::SHIM) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the record that names it cannot be read"));
         }
+        self.starting.as_ref().map_err(|why| io::Error::other(why.as_str()))?;
         let Some(shim) = &self.shim else { return Ok(None) };
         look_at(&shim.agent.clone().into())
     }
@@ -376,13 +380,6 @@ impl Launched {
         Ok(table.iter().filter(|p| ours(p) && !matches!(p.is_alive(), Ok(false))).map(|p| p.pid).collect())
     }
 
-    /// Whether it was started with something to do, and so lately that it may not have
-    /// taken it up.
-    pub fn may_not_have_begun(&self, now: Time) -> bool {
-        let lately = |s: &Shim| (0..TAKING_UP).contains(&(now.0 - s.started_at.0));
-        self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(lately)
-    }
-
     /// Whether the process that the agent's records name, and that cannot be looked at from here, is the one that
     /// was started, before the last boot.
     fn is_named_and_of_another_boot(&self, sighting: &Sighting) -> bool {
@@ -437,7 +434,11 @@ impl Launched {
                 (sighting.transcript, sighting.about.updated_at) = (Some(path), at);
             }
         }
-        if self.starting && sighting.process.is_none() {
+        if let (Err(why), None) = (&self.starting, &sighting.process) {
+            sighting.observations.push(seen(Fact::Unseen(why.clone().into())));
+            return true;
+        }
+        if self.starting == Ok(true) && sighting.process.is_none() {
             for past in &mut sighting.observations {
                 past.fact = Fact::Note(format!("{}, before it is started", past.fact.told().raw()).into());
             }
@@ -481,10 +482,8 @@ impl Launched {
                 // One prompt, and its end is the turn's.
                 let turn = (mute && self.record.launch.headless).then_some(Fact::Turn(Turn::Open(None)));
                 sighting.observations.extend(turn.or_else(|| self.turn(told_nothing)).map(seen));
-                // What it was given is not for one that it has gone on to.
-                let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
-                let given = self.shim.as_ref().filter(|_| own && self.may_not_have_begun(now));
-                sighting.observations.extend(given.map(|s| seen(Fact::Given).at(Some(s.started_at))));
+                let given = self.given_at(now, sighting);
+                sighting.observations.extend(given.map(|at| seen(Fact::Given).at(Some(at))));
                 sighting.process.get_or_insert(process);
                 return true;
             }
@@ -520,10 +519,16 @@ impl Launched {
         if sighting.process.is_some() || is_of_another_run(&sighting.about, exit.at) {
             return true;
         }
-        let turn = self.last_turn(Some(how), told_nothing, sighting);
+        let cut_off_by = if exit.told.is_some() { None } else { how };
+        let turn = self.last_turn(Some(cut_off_by), told_nothing, sighting);
+        // Who has one prompt and ends well once that is answered has ended by itself, whatever its shim was told.
+        let open = matches!(&turn, Some(Fact::Turn(Turn::Open(_)) | Fact::TurnUnread(_)));
+        let answered = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Turn(Turn::Over(Outcome::Well))));
+        let finished = self.record.launch.headless && how == Some(Exit::Code(0)) && answered && !open;
         sighting.observations.extend(turn.map(|fact| seen(fact).at(Some(exit.at))));
         sighting.observations.push(seen(Fact::Gone("its shim saw it end".into())).at(Some(exit.at)));
         sighting.observations.extend(how.map(|how| seen(Fact::Exit(how)).at(Some(exit.at))));
+        sighting.observations.extend(exit.told.filter(|_| !finished).map(|told| seen(Fact::AllTold).at(Some(told))));
         sighting.about.ended_at = Some(exit.at);
         true
     }

@@ -28,6 +28,7 @@ mod elsewhere;
 pub mod evict;
 mod first;
 pub mod git;
+mod given;
 pub mod handle;
 pub mod hosts;
 pub mod launch;

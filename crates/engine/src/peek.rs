@@ -38,6 +38,17 @@ pub fn last_replies(agent: &str, places: &Places, transcript: &Path, replies: us
     Ok(talk)
 }
 
+/// The end of a conversation, with at least the last `prompts` prompts, or all.
+pub(crate) fn last_prompts(agent: &str, transcript: &Path, prompts: usize) -> io::Result<Talk> {
+    let adapter = adapter(agent)?;
+    // One more than asked for: the first may be cut at its start.
+    let enough = |said: &[Said]| said.iter().filter(|s| s.who == Speaker::Person).count() > prompts;
+    match adapter.archive() {
+        Some(archive) => archive.last(transcript, &enough),
+        None => talk::last(transcript, adapter.language(), None, enough),
+    }
+}
+
 /// The same of a session that a gateway runs; `None` if none does.
 pub fn last_replies_of_gateway(
     session: &Session,

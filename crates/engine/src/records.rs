@@ -21,7 +21,7 @@ use crate::launched::AFTERMATH;
 
 pub(crate) const INTENT: &str = "intent.json";
 /// Locked by who starts an agent there.
-const START: &str = "start.lock";
+pub(crate) const START: &str = "start.lock";
 const LABEL: &str = "label.json";
 /// What was put aside, a line for each; told of for as long as it lies there.
 const ASIDE: &str = "aside";
@@ -366,10 +366,18 @@ pub fn begin_start(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether somebody starts one there this moment.
-pub fn is_starting(folder: &Path) -> bool {
-    let file = file::open(&folder.join(START));
-    file.is_ok_and(|(file, _)| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
+/// Whether somebody starts one there this moment. An error is no answer.
+pub fn is_starting(folder: &Path) -> io::Result<bool> {
+    let file = match file::open(&folder.join(START)) {
+        Ok((file, _)) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(true),
+        Err(std::fs::TryLockError::Error(e)) => Err(e),
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {

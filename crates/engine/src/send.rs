@@ -46,6 +46,8 @@ const AGAIN: Duration = Duration::from_millis(1500);
 const LOOKS: Duration = Duration::from_millis(250);
 /// How long a program may take to show that it took a paste.
 const TAKEN: Duration = Duration::from_secs(2);
+/// A text that is shorter could be part of another word.
+const NO_PART: usize = 8;
 /// How long another one that takes over may take until it answers.
 const TAKING_OVER: Duration = Duration::from_secs(5);
 
@@ -59,7 +61,10 @@ pub enum SendError {
     #[error("it is {0}, so nothing was typed; `lariat wait` tells when its turn is over")]
     Busy(&'static str),
     /// It was typed, and the agent does not show it.
-    #[error("it was typed, but its transcript does not show it after {0:?}; `lariat attach` shows why")]
+    #[error(
+        "it was typed, but its transcript does not show it after {0:?}; `lariat attach` shows if it still stands there, \
+             `lariat peek` if it was sent as part of a longer text: look before you send it again"
+    )]
     Stalled(Duration),
     /// It was sent, and the agent did not read it.
     #[error("it was sent, but the agent has not taken it after {0:?}; `lariat peek` shows what it does")]
@@ -179,7 +184,16 @@ pub struct Sent {
     /// Where the transcript ended before.
     pub offset: u64,
     /// What stood at the agent's prompt before, if anything did, and was sent with it.
+    pub around: Around,
+}
+
+/// What stands around a text in the prompt that holds it.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Around {
+    /// Before it.
     pub before: Option<Untrusted>,
+    /// After it: the cursor stood before that.
+    pub after: Option<Untrusted>,
 }
 
 /// What to type.
@@ -245,7 +259,7 @@ pub fn send(
                 let shown = until_shown(question, session, before.offset, &text, message.patience, || {
                     Ok(is_command(&text) && has_stirred(question, session, before.offset, &mut looked))
                 })?;
-                let sent = |shown: Shown| Sent { offset: before.offset, before: shown.before };
+                let sent = |around| Sent { offset: before.offset, around };
                 return shown.map(sent).ok_or_else(|| SendError::Typed(key.to_owned()));
             }
             None => {}
@@ -276,7 +290,7 @@ pub fn send(
             #[expect(clippy::disallowed_methods, reason = "our own note of what was not sent")]
             let _ = std::fs::remove_file(launched.folder.join(SENT).join(file_of(key)));
         }
-        return sent.map(|()| Sent { offset, before: None }).map_err(|lost| lost_mail(lost, &message));
+        return sent.map(|()| Sent { offset, around: Around::default() }).map_err(|lost| lost_mail(lost, &message));
     };
     let from = Output::open(&launched.folder).and_then(|output| output.range()).map_or(0, |(_, end)| end);
     let since = Time(clock::now_ms());
@@ -306,7 +320,7 @@ pub fn send(
         Ok(took.unwrap_or_else(|| is_command(&text) && has_stirred(question, session, offset, &mut looked)))
     })?;
     match shown {
-        Some(shown) => Ok(Sent { offset, before: shown.before }),
+        Some(around) => Ok(Sent { offset, around }),
         None if is_command(&text) => Err(SendError::Command(message.patience)),
         None => Err(SendError::Stalled(message.patience)),
     }
@@ -361,12 +375,6 @@ fn has_stirred(question: &Question, session: &Session, offset: u64, looked: &mut
     !answer.partial && now.is_none_or(|now| now.live.is_some() && !takes_prompts(now))
 }
 
-/// That a prompt arrived.
-#[derive(Default)]
-struct Shown {
-    before: Option<Untrusted>,
-}
-
 /// Waits until the transcript shows a prompt, or it is known otherwise.
 fn until_shown(
     question: &Question,
@@ -375,14 +383,14 @@ fn until_shown(
     text: &str,
     patience: Duration,
     mut meanwhile: impl FnMut() -> io::Result<bool>,
-) -> io::Result<Option<Shown>> {
+) -> io::Result<Option<Around>> {
     let began = Instant::now();
     while began.elapsed() < patience {
         if let Some(shown) = shows(question, session, offset, text) {
             return Ok(Some(shown));
         }
         if meanwhile()? {
-            return Ok(Some(Shown::default()));
+            return Ok(Some(Around::default()));
         }
         std::thread::sleep(Duration::from_millis(25));
     }
@@ -423,30 +431,40 @@ fn is_taken(launched: &Launched, from: u64, text: &str) -> bool {
     memchr::memmem::find_iter(&piece.bytes, start).any(|at| start.len() < word.len() || ends(at))
 }
 
-/// Whether the transcript shows this prompt since an offset: alone, or after what a person had begun to type.
-fn shows(question: &Question, session: &Session, offset: u64, text: &str) -> Option<Shown> {
+/// Whether the transcript shows this prompt since an offset: alone, or within what a person had begun to type.
+fn shows(question: &Question, session: &Session, offset: u64, text: &str) -> Option<Around> {
     let transcript = session.transcript.clone().or_else(|| {
         let answer = list(Question { agent: Some(session.agent), ..question.clone() });
         answer.listing.sessions.into_iter().find(|s| s.id == session.id)?.transcript
     });
     if is_mute(session.agent) {
-        return transcript.filter(|t| holds(t, offset, text)).map(|_| Shown::default());
+        return transcript.filter(|t| holds(t, offset, text)).map(|_| Around::default());
     }
     let talk = transcript.and_then(|t| peek::since(session.agent, &t, offset).ok())?;
     let prompts: Vec<String> =
         talk.said.iter().filter(|s| s.who == Speaker::Person).map(|s| plain(s.text.raw())).collect();
-    let before = before(&prompts, &plain(text))?;
-    Some(Shown { before: Some(before.trim_end()).filter(|b| !b.is_empty()).map(Untrusted::new) })
+    let (before, after) = around(&prompts, &plain(text))?;
+    let told = |part: &str| Some(part.trim()).filter(|part| !part.is_empty()).map(Untrusted::new);
+    Some(Around { before: told(before), after: told(after) })
 }
 
-fn plain(text: &str) -> String {
+/// A text without regard to how its words are spaced.
+pub(crate) fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What stands before a text in the prompt that is that text, or else in one that ends with it.
-fn before<'a>(prompts: &'a [String], text: &str) -> Option<&'a str> {
-    let mut ends = prompts.iter().filter_map(|prompt| prompt.strip_suffix(text));
-    ends.clone().find(|before| before.is_empty()).or_else(|| ends.next())
+/// What stands before and after a text in the prompt that is that text, or else in one that ends with it, or else in one
+/// that holds it.
+fn around<'a>(prompts: &'a [String], text: &str) -> Option<(&'a str, &'a str)> {
+    let mut ends = prompts.iter().filter_map(|prompt| Some((prompt.strip_suffix(text)?, "")));
+    let own = |(before, after): &(&str, &str)| {
+        let part = before.ends_with(char::is_alphanumeric) || after.starts_with(char::is_alphanumeric);
+        !part || text.chars().count() >= NO_PART
+    };
+    let within =
+        |prompt: &'a String| prompt.match_indices(text).map(|(at, _)| (&prompt[..at], &prompt[at + text.len()..]));
+    let whole = ends.clone().find(|(before, _)| before.is_empty());
+    whole.or_else(|| ends.next()).or_else(|| prompts.iter().flat_map(within).find(own))
 }
 
 /// Whether a file whose form nobody knows holds a text since an offset: as it is, or as JSON writes it.
@@ -460,14 +478,24 @@ fn holds(path: &Path, offset: u64, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{before, is_command};
+    use super::{around, is_command};
 
     #[test]
     fn what_stood_at_the_prompt_before_is_told_from_what_was_sent() {
         let prompts = ["half a draft go on", "go on"].map(str::to_owned);
-        assert_eq!(before(&prompts, "go on"), Some(""), "the prompt itself comes first");
-        assert_eq!(before(&prompts[..1], "go on"), Some("half a draft "));
-        assert_eq!(before(&prompts, "go"), None, "it is not what was sent");
+        assert_eq!(around(&prompts, "go on"), Some(("", "")), "the prompt itself comes first");
+        assert_eq!(around(&prompts[..1], "go on"), Some(("half a draft ", "")));
+        assert_eq!(around(&["gone, my good dog".to_owned()], "go"), None, "it is not what was sent");
+    }
+
+    #[test]
+    fn what_the_cursor_stood_in_is_told_from_what_was_sent() {
+        let prompts = ["half go on a draft", "a long going on with it half"].map(str::to_owned);
+        assert_eq!(around(&prompts, "go on"), Some(("half ", " a draft")));
+        assert_eq!(around(&prompts, "half"), Some(("a long going on with it ", "")), "the end comes first");
+        assert_eq!(around(&prompts[1..], "going on with"), Some(("a long ", " it half")));
+        assert_eq!(around(&["haSENT TEXTlf".to_owned()], "SENT TEXT"), Some(("ha", "lf")));
+        assert_eq!(around(&prompts, "on with us"), None);
     }
 
     #[test]

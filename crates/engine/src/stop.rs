@@ -568,7 +568,7 @@ mod tests {
             folder: "/nowhere".into(),
             record: serde_json::from_value(record.clone()).expect("a record"),
             shim: Some(shim(pid)),
-            starting: false,
+            starting: Ok(false),
             exit: None,
             described: None,
             unread: Vec::new(),

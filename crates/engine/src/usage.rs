@@ -59,8 +59,13 @@ impl Sum {
         [t.output, t.cache_read, t.cache_write].iter().fold(t.input, |sum, n| sum.saturating_add(*n))
     }
 
-    /// What is known of the cost, in USD; `None` if nothing is.
+    /// The cost, in USD; `None` if any part of it is not known.
     pub fn cost(&self) -> Option<f64> {
+        self.at_least().filter(|_| self.unpriced == 0)
+    }
+
+    /// What is known of the cost, in USD; `None` if nothing is.
+    pub fn at_least(&self) -> Option<f64> {
         (self.priced > 0 || self.answers == 0).then_some(dollars(self.recorded + self.by_table))
     }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | the agent's pidfd | it has ended: the loop is over |
 //! | a child's end | it is reaped: orphans of the agent come to us; and the door is opened anew if it is gone |
+//! | the word to end | it is noted, and heeded a while later |
 //! | the keeper's pidfd | it is dead: another is made |
 //! | the terminal | bytes go to the ring and to every viewer at the end of it |
 //! | the door | a viewer comes in, if it is our user |
@@ -23,6 +24,12 @@
 //! the agent to look at its size in between: an agent that finds nothing changed draws
 //! nothing.
 //!
+//! **Told to end.** No verb of ours tells a shim so. A shutdown and a logout tell every process, and some agents end well
+//! then, as if they had ended by themselves. So the shim notes that it was told, by `SIGTERM` or `SIGHUP`, and stays for a
+//! while: an agent that ends meanwhile was most likely told too, and the exit record says that. So it does if the word comes
+//! to us while we write the record: whoever tells all comes to one after the other. If the agent goes on, the shim ends by
+//! that signal, as any program does, and leaves the agent to the keeper, which is not told of it.
+//!
 //! **Typing** is queued until the terminal takes it. When the queue is full no viewer
 //! is heard: they wait, and nothing is lost.
 
@@ -32,9 +39,12 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lariat_sys::signals::ChildEnds;
+use lariat_core::Time;
+use lariat_sys::clock;
+use lariat_sys::signals::{self, ChildEnds};
 use lariat_sys::spawn::Ended;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 
 use crate::agent::Agent;
 use crate::keeper::Keeper;
@@ -59,6 +69,9 @@ const KEEPERS: u32 = 16;
 /// How much is read after the end, lest a child that writes on keeps us for ever.
 const LAST: u64 = 8 << 20;
 
+/// How long the shim stays, once it was told to end, for an agent that was told so too.
+const TOLD: Duration = Duration::from_secs(10);
+
 /// A session that is held.
 pub(crate) struct Hold<'a> {
     folder: &'a Path,
@@ -78,6 +91,8 @@ pub(crate) struct Hold<'a> {
     typist: Option<u64>,
     /// When the row comes back.
     row_less: Option<Instant>,
+    /// When we were told to end, and until when we stay all the same.
+    told: Option<(Time, Instant)>,
     typed: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -118,6 +133,7 @@ impl<'a> Hold<'a> {
             size,
             typist: None,
             row_less: None,
+            told: None,
             typed: Vec::new(),
             scratch: Vec::new(),
         }
@@ -129,7 +145,7 @@ impl<'a> Hold<'a> {
         loop {
             let woken = self.wait()?;
             if woken.children {
-                self.children.clear();
+                self.listen();
                 reaped = reaped.or(self.agent.reap());
                 self.stand_open();
             }
@@ -158,7 +174,23 @@ impl<'a> Hold<'a> {
             }
             self.pass_time();
             self.see_off();
+            if self.told.is_some_and(|(_, until)| until <= Instant::now()) {
+                signals::end_by(Signal::TERM.as_raw());
+            }
         }
+    }
+
+    /// Hears what signals there are.
+    fn listen(&mut self) {
+        if self.children.clear() {
+            self.told.get_or_insert_with(|| (Time(clock::now_ms()), Instant::now() + TOLD));
+        }
+    }
+
+    /// When we were told to end, if we were.
+    pub fn told(&mut self) -> Option<Time> {
+        self.listen();
+        self.told.map(|(at, _)| at)
     }
 
     fn end(&self) -> u64 {
@@ -210,7 +242,8 @@ impl<'a> Hold<'a> {
 
     fn timeout(&self, end: u64) -> Option<Timespec> {
         let viewers = self.viewers.iter().filter_map(|v| v.deadline(end));
-        let until = viewers.chain(self.row_less).chain(self.shut_until).min()?;
+        let told = self.told.map(|(_, until)| until);
+        let until = viewers.chain(self.row_less).chain(self.shut_until).chain(told).min()?;
         let left = until.saturating_duration_since(Instant::now());
         Some(Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() })
     }
@@ -421,7 +454,8 @@ impl<'a> Hold<'a> {
     fn replace_keeper(&mut self) {
         self.keeper = None;
         self.keepers += 1;
-        if self.keepers <= KEEPERS {
+        // One that was told to end as we were is not replaced: it is over.
+        if self.keepers <= KEEPERS && self.told.is_none() {
             self.keeper = Keeper::start(self.folder, &self.launch.socket, self.agent).ok();
         }
         self.tell_of_keeper();

@@ -18,6 +18,9 @@
 //!   the shim was killed before it could write it; then the keeper does. It knows the
 //!   end by the pidfd, which was open before the agent was reaped.
 //!
+//! Who tells it to end ends it at once, unless it is writing that record: then the record says so, as the shim's would
+//! (see [`crate::hold`]).
+//!
 //! Should the keeper die, the shim makes another.
 
 use std::fs::OpenOptions;
@@ -27,7 +30,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use lariat_core::Time;
+use lariat_sys::clock;
+use lariat_sys::point::point;
 use lariat_sys::process::Identity;
+use lariat_sys::signals::{self, ChildEnds};
 use lariat_sys::spawn::{self, Side};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
@@ -84,6 +91,7 @@ fn settle(listener: &UnixListener, agent: &Agent) -> io::Result<()> {
     dup2_stdout(listener)?;
     dup2_stderr(&agent.pidfd)?;
     rustix::thread::set_name(c"lariat-keeper")?;
+    signals::unblock()?;
     // What this copy still owns by number is never touched again: it only exits.
     spawn::shed()
 }
@@ -137,8 +145,11 @@ fn witness(folder: &Path, socket: &Path, agent: &Agent) -> io::Result<()> {
         Ok(Some(shim)) if shim.agent != agent.process => return Ok(()),
         _ => {}
     }
-    let exit = Exit::of(&agent.process, end_of_other(&stderr().try_clone_to_owned()?));
+    let told = ChildEnds::watch()?;
+    let mut exit = Exit::of(&agent.process, end_of_other(&stderr().try_clone_to_owned()?));
     record::put_exit(folder, &exit).map_err(io::Error::other)?;
+    point("keeper.exited");
+    exit.tell(folder, told.clear().then(|| Time(clock::now_ms())));
     if let Some(cgroup) = &agent.cgroup {
         remove_cgroup(cgroup);
     }

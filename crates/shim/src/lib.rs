@@ -273,9 +273,10 @@ fn run(folder: &Path, source: Source) -> Result<(), ShimError> {
     point("shim.ended");
     hold.drain();
     point("shim.drained");
-    let exit = Exit { lost: hold.lost(), ..Exit::of(&agent.process, ended) };
+    let mut exit = Exit { lost: hold.lost(), told: hold.told(), ..Exit::of(&agent.process, ended) };
     let recorded = put_exit(folder, &exit);
     point("shim.exited");
+    exit.tell(folder, hold.told());
     let keeper = hold.take_keeper();
     hold.announce(&exit);
     point("shim.announced");
@@ -289,7 +290,10 @@ fn run(folder: &Path, source: Source) -> Result<(), ShimError> {
     start::after(folder);
     match &agent.cgroup {
         Some(cgroup) => drop(remove_cgroup(cgroup)),
-        None => linger(),
+        None => {
+            let _ = signals::unblock(); // who is told to end now does
+            linger();
+        }
     }
     Ok(())
 }

@@ -39,6 +39,8 @@ pub const EXIT: &str = "exit.json";
 pub const LOCK: &str = "shim.lock";
 /// What the records of this program are numbered.
 pub const VERSION: u32 = 1;
+/// How long after an end its writer may be told to end by whoever told the agent: a full disk can make it write for long.
+const MEANWHILE: i64 = 10_000;
 /// A launch holds a whole environment and may hold a prompt.
 const LARGEST: u64 = 64 << 20;
 
@@ -180,6 +182,10 @@ pub struct Exit {
     /// Bytes of output that could not be kept (a full disk), if any.
     #[serde(default)]
     pub lost: u64,
+    /// When whoever wrote this was told to end itself, if that was about when the agent ended: no verb of ours does
+    /// that, but a shutdown or a logout tells all. See [`crate::hold`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Time>,
 }
 
 impl Exit {
@@ -191,13 +197,22 @@ impl Exit {
             None => (None, None),
         };
         let at = Time(clock::now_ms());
-        Exit { version: VERSION, agent: Some(agent.clone()), code, signal, error: None, at, lost: 0 }
+        Exit { version: VERSION, agent: Some(agent.clone()), code, signal, error: None, at, lost: 0, told: None }
+    }
+
+    /// Adds to what is on record that whoever wrote it was told to end while it did. The caller holds the session's lock.
+    pub(crate) fn tell(&mut self, folder: &Path, told: Option<Time>) {
+        let meanwhile = |told: &Time| told.0 - self.at.0 <= MEANWHILE;
+        if let (None, Some(told)) = (self.told, told.filter(meanwhile)) {
+            self.told = Some(told);
+            let _ = put(folder, EXIT, self);
+        }
     }
 
     /// The end of one that could not be started.
     pub fn not_started(error: String) -> Exit {
         let at = Time(clock::now_ms());
-        Exit { version: VERSION, agent: None, code: None, signal: None, error: Some(error), at, lost: 0 }
+        Exit { version: VERSION, agent: None, code: None, signal: None, error: Some(error), at, lost: 0, told: None }
     }
 }
 

@@ -133,20 +133,26 @@ pub fn unblock() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Readable whenever a child, or an orphan given to us, has ended.
+/// Readable whenever a child, or an orphan given to us, has ended, or somebody tells us to end, which does nothing else.
 pub struct ChildEnds(OwnedFd);
 
 impl ChildEnds {
     /// From now on. The mask this sets is inherited by whatever is started: [`unblock`]
     /// takes it back there.
     pub fn watch() -> io::Result<ChildEnds> {
-        descriptor(&[libc::SIGCHLD], libc::SFD_NONBLOCK).map(ChildEnds)
+        descriptor(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP], libc::SFD_NONBLOCK).map(ChildEnds)
     }
 
-    /// Forgets what was told so far; reap after this, not before.
-    pub fn clear(&self) {
-        let mut told = [0u8; 512];
-        while matches!(rustix::io::read(&self.0, &mut told), Ok(n) if n > 0) {}
+    /// Forgets what was told so far; reap after this, not before. Whether we were told to end.
+    pub fn clear(&self) -> bool {
+        const EACH: usize = size_of::<libc::signalfd_siginfo>();
+        let (mut told, mut end) = ([0u8; 4 * EACH], false);
+        while let Ok(n @ 1..) = rustix::io::read(&self.0, &mut told) {
+            // `ssi_signo` stands first.
+            let number = |one: &[u8]| one.first_chunk().map(|number| i32::from_ne_bytes(*number));
+            end |= told[..n].chunks(EACH).any(|one| number(one).is_some_and(|number| number != libc::SIGCHLD));
+        }
+        end
     }
 }
 

@@ -2,6 +2,8 @@
 // act on its neighbours instead of being seen (controls, format characters, line separators) is shown as an
 // escape, by the same rule as in the terminal (`core/src/text.rs`). Svelte escapes the rest.
 
+import type { UsageRow } from './types';
+
 const HIDDEN =
   // eslint-disable-next-line no-control-regex
   /[\u0000-\u001f\u007f-\u009f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{110bd}\u{110cd}\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0001}\u{e0020}-\u{e007f}]/gu;
@@ -66,6 +68,16 @@ export function count(n: number | null | undefined): string {
 export function dollars(usd: number | null | undefined): string {
   if (usd === null || usd === undefined) return '─';
   return usd > 0 && usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
+}
+
+/** What is known of a row's cost; less than it costs where some of its tokens have no price. */
+export function known(row: UsageRow): number | null {
+  return row.cost_usd ?? (row.recorded_usd + row.table_usd || null);
+}
+
+/** A row's cost as a person reads it: `≥` if a part has no price, `─` if all of it has none. */
+export function cost(row: UsageRow): string {
+  return (row.cost_usd === null && known(row) !== null ? '≥' : '') + dollars(known(row));
 }
 
 /** The last two parts of a path. */

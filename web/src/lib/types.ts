@@ -90,7 +90,7 @@ export interface Lock {
 
 export interface JournalEntry { at: string; what: string; id: string; by: string; how: string }
 
-export interface UsageRow { key: string | null; tokens: Tokens; answers: number; cost_usd: number | null; unpriced_tokens: number }
+export interface UsageRow { key: string | null; tokens: Tokens; answers: number; cost_usd: number | null; recorded_usd: number; table_usd: number; unpriced_tokens: number }
 export interface Usage { by: string; rows: UsageRow[]; total: UsageRow; unpriced_models: string[]; notes: string[] }
 
 /** What one session used over time; `told` if its agent's store says when. */

@@ -2,6 +2,7 @@
 
 use lariat_adapters::look::Scope;
 use lariat_engine::resume::{Again, GO_ON, Way, resume};
+use lariat_engine::{list, stop};
 use serde::Serialize;
 
 use crate::Done;
@@ -36,7 +37,11 @@ pub fn run(args: &Resume, fork: bool, common: &Common, out: &mut Out) -> Done {
         env: args.env.clone(),
         arguments: args.arguments.clone(),
     };
-    let (answer, at) = find(&args.target, common)?;
+    let (answer, at) = find(&args.target, common).inspect_err(|_| {
+        // It acts, so it finishes what was cut short, also where it has nothing to go on with.
+        let live = question(common, Scope::Live);
+        stop::finish(&live.places, &list(live.clone()).listing.sessions);
+    })?;
     let id = answer.listing.sessions[at].id.raw();
     let resumed = resume(&question(common, Scope::Live), id, &again).map_err(launch::failure)?;
     let (started, said) = (&resumed.started, resumed.said.as_deref());

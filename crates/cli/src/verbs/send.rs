@@ -6,7 +6,7 @@ use lariat_core::{Fact, Observation, Outcome, Session, Status, Turn, Untrusted};
 use lariat_engine::list;
 use lariat_engine::list::{Answer, Question};
 use lariat_engine::peek;
-use lariat_engine::send::{self, Message, SendError, Sent};
+use lariat_engine::send::{self, Around, Message, SendError, Sent};
 use lariat_sys::point::point;
 use serde::Serialize;
 
@@ -22,8 +22,9 @@ struct Told<'a> {
     reason: Option<String>,
     status: Option<Status>,
     reply: Option<Untrusted>,
-    /// What stood at its prompt before, and was sent with the text.
+    /// What stood at its prompt before, and was sent with the text: what the text came after, and what it came before.
     before: Option<Untrusted>,
+    after: Option<Untrusted>,
 }
 
 pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
@@ -72,11 +73,11 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         Err(SendError::Gateway(_)) if session.live.is_none() => ("unknown", 5),
         Err(_) => ("failed", 1),
     };
-    let (Sent { offset, before }, reason) = match sent {
+    let (Sent { offset, around: Around { before, after } }, reason) = match sent {
         Ok(sent) => (sent, None),
         Err(e) => (Sent::default(), Some(e.to_string())),
     };
-    let mut told = Told { id: &session.id, outcome, reason, status: None, reply: None, before };
+    let mut told = Told { id: &session.id, outcome, reason, status: None, reply: None, before, after };
     let mut code = code;
     if code == 0 && args.wait {
         let end = turn(session.id.raw(), offset, common)?;
@@ -84,8 +85,9 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         (told.status, told.reply) = (Some(end.status), end.reply);
         told.reason = end.reason.filter(|_| end.failed || end.status == Status::Waiting);
     }
-    if let Some(before) = &told.before {
-        let words = before.row_within(80);
+    if told.before.is_some() || told.after.is_some() {
+        let words: Vec<String> = [&told.before, &told.after].into_iter().flatten().map(|t| t.row_within(80)).collect();
+        let words = words.join("' and '");
         complain(format_args!("{}: what stood at its prompt was sent with it: '{words}'", session.id.row()));
     }
     if out.json {

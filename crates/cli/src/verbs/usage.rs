@@ -147,7 +147,7 @@ fn cents(usd: f64) -> f64 {
 
 /// The cost as a person reads it: `≥` if a part has no price, `─` if all of it has none.
 pub fn dollars(sum: &Sum) -> String {
-    match sum.cost() {
+    match sum.at_least() {
         None => "─".into(),
         Some(usd) => format!("{}{}", if sum.unpriced > 0 { "≥" } else { "" }, shown(usd)),
     }

@@ -313,6 +313,28 @@ fn wait_does_not_take_the_moment_before_a_turn_for_its_end() {
 }
 
 #[test]
+fn what_another_process_was_killed_at_is_not_what_it_was_given() {
+    let sandbox = with_agents("given-another");
+    let claude = crate::claude_store::ClaudeStore::of(&sandbox);
+    let launched = launch(&sandbox, &["claude", "-p", "go"]);
+    let id = launched["native_id"].as_str().expect("an id");
+    let process = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    let entry = claude.register_as(process.pid, process.outside, id).says("idle");
+    let talk = claude.session(id).asked("go");
+    list(&sandbox).expect(id, "working", Some(process.pid)); // it has not said so yet
+    let talk = talk.answered("gone");
+    let _entry = entry.says("idle");
+    list(&sandbox).expect(id, "idle", Some(process.pid));
+    let other = sandbox.lookalike("claude", &["--resume", id]);
+    let _other = claude.register(&other, id).says("busy");
+    let _talk = talk.at(crate::moment::now()).asked("and more");
+    assert_eq!(list(&sandbox).session(id)["status"], "working");
+    other.signal(Signal::KILL);
+    other.wait(DEADLINE);
+    list(&sandbox).expect(id, "idle", Some(process.pid));
+}
+
+#[test]
 fn a_prompt_is_never_a_flag() {
     let sandbox = with_agents("flag");
     let launched = launch(&sandbox, &["claude", "-p", "--dangerously-skip-permissions"]);

@@ -3,6 +3,7 @@
 
 mod leaving;
 mod lives;
+mod shutdown;
 mod untold;
 
 use std::fs;
@@ -38,6 +39,8 @@ now=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
 echo "{\"type\":\"user\",\"cwd\":\"$PWD\",\"sessionId\":\"$id\",\"message\":{\"role\":\"user\",\"content\":\"hi\"},\"timestamp\":\"$now\"}" >> "$dir/$id.jsonl"
 start=$(cut -d' ' -f22 /proc/$$/stat)
 entry=$HOME/.claude/sessions/$$.json
+# One that ends well when it is told to end.
+[ -e heed ] && trap 'rm "$entry"; exit 0' TERM
 echo "{\"pid\":$$,\"sessionId\":\"$id\",\"cwd\":\"$PWD\",\"procStart\":\"$start\",\"kind\":\"interactive\",\"status\":\"busy\"}" > "$entry"
 while [ ! -e go ] && [ ! -e fail ]; do sleep 0.05; done
 [ -e fail ] && { rm "$entry"; exit 7; }
@@ -224,6 +227,26 @@ fn of_two_who_restore_at_once_both_succeed_and_one_starts_it() {
     assert_eq!(stage.runs("--resume"), 2);
     list(&stage.sandbox).expect(two.id(), "stopped", None);
     assert_eq!(list(&stage.sandbox).session(one.id())["status"], "working");
+}
+
+#[test]
+fn where_it_cannot_be_told_if_somebody_starts_it_nobody_else_does() {
+    let stage = Stage::new("start-untold");
+    let launched = stage.launch("a", &[]);
+    stage.power_cut();
+    let (folder, lock) = (stage.folder(&launched), stage.folder(&launched).join("start.lock"));
+    // As it is while a start goes on: who holds it is not on record yet.
+    fs::remove_file(folder.join("shim.json")).expect("a record");
+    fs::remove_file(&lock).expect("a lock");
+    fs::create_dir(&lock).expect("what cannot be opened as a lock");
+    let row = list(&stage.sandbox).session(launched.id()).clone();
+    assert_eq!((&row["status"], &row["live"], &row["restorable"]), (&json!("unknown"), &Value::Null, &json!(false)));
+    assert!(row["reason"].as_str().is_some_and(|why| why.contains("start.lock")), "{row:#}");
+    assert_eq!(stage.ask(&["resume", launched.handle()]).code(), 3);
+    stage.ask(&["restore", "--yes"]);
+    assert_eq!(stage.runs("--resume"), 0);
+    fs::remove_dir(&lock).expect("it is gone");
+    assert_eq!(list(&stage.sandbox).session(launched.id())["restorable"], true);
 }
 
 #[test]

@@ -251,13 +251,15 @@ fn a_kill_that_a_crash_cut_short_is_shown_and_finished_by_the_next_verb_that_act
 
 #[test]
 fn verbs_that_have_nothing_else_to_do_finish_it_too() {
-    for verb in [&["restore", "--yes"][..], &["gc", "--yes"]] {
+    let nobody: [&[&str]; 4] = [&["stop", "nosuch"], &["kill", "nosuch"], &["resume", "nosuch"], &["fork", "nosuch"]];
+    let nothing: [&[&str]; 2] = [&["restore", "--yes"], &["gc", "--yes"]];
+    for (verb, code) in nothing.map(|verb| (verb, 0)).into_iter().chain(nobody.map(|verb| (verb, 2))) {
         let sandbox = Sandbox::new("cut-too");
         let (agent, one) = working(&sandbox, 1);
         sandbox.world().run(&lariat(&sandbox, &["kill", &one]).env("LARIAT_DIE_AT", "stop.wished"));
         assert_eq!(ask(&sandbox, &["restore"]).code(), 0);
         agent.tell("ready");
-        assert_eq!(ask(&sandbox, verb).code(), 0);
+        assert_eq!(ask(&sandbox, verb).code(), code, "{verb:?}");
         agent.wait(DEADLINE);
         list(&sandbox).expect(&one, "stopped", None);
     }

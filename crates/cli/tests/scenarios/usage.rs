@@ -125,6 +125,7 @@ fn of_one_session_each_answer_is_told_with_its_time() {
     assert_eq!(over_time(&sandbox, &target), (expected.to_vec(), [1030, 9, 100, 5]));
     let told = usage(&sandbox, &[&target]);
     assert_eq!(told["steps"][1]["cost_usd"], 0.001, "by the table");
+    assert_eq!(told["total"]["cost_usd"], Value::Null, "a part of it has no price");
     assert_eq!((&told["steps"][2]["cost_usd"], &told["steps"][2]["unpriced_tokens"]), (&Value::Null, &json!(22)));
     // The sums of all files are gone on from, and stay theirs.
     settle(&[first.clone(), other, beside]);
@@ -372,6 +373,14 @@ fn prices_of_the_settings_come_first_and_what_has_none_has_no_cost() {
     assert_eq!(unknown["cost_usd"], Value::Null);
     assert_eq!(unknown["unpriced_tokens"], 1_000_003);
     assert_eq!(by["unpriced_models"], json!(["house-model"]));
+    // A sum of both is exact or none; the table says what it is at least.
+    let mixed = usage(&sandbox, &["--by", "agent"]);
+    for sum in [&mixed["rows"][0], &mixed["total"], &by["total"]] {
+        assert_eq!((&sum["cost_usd"], &sum["table_usd"]), (&Value::Null, &json!(36.75)), "{sum}");
+        assert_eq!(sum["unpriced_tokens"], 1_000_003);
+    }
+    let table = ask(&sandbox, &["usage", "--by", "agent"]).stdout;
+    assert_eq!(table.matches("≥$36.75").count(), 2, "{table}");
     assert!(by["prices"][0]["as_of"].is_string(), "a price says of which day it is: {by}");
 
     let settings = sandbox.home().join(".config/lariat/config.toml");

@@ -17,4 +17,5 @@ mod dying;
 mod exits;
 mod output;
 mod takeover;
+mod told;
 mod viewers;

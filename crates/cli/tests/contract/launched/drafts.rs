@@ -24,6 +24,14 @@ fn is_sent_with_what_is_sent(stage: &Stage, launched: &Value) {
     assert_eq!(prompts.iter().filter(|p| p.contains("my half draft SENT TEXT")).count(), 1, "{prompts:?}");
     let told = act(stage, &["send", handle(launched), "more words", "--wait", "--json"]);
     assert_eq!((&told["outcome"], &told["before"]), (&"sent".into(), &Value::Null), "{told}");
+    // The same where its cursor stands within it.
+    terminal.type_text("another half draft");
+    terminal.wait_for_text("another half draft", DEADLINE);
+    terminal.type_text(&"\x1b[D".repeat(" draft".len()));
+    let told = act(stage, &["send", handle(launched), "LAST TEXT", "--wait", "--json"]);
+    assert_eq!((&told["before"], &told["after"]), (&"another half".into(), &"draft".into()), "{told}");
+    let prompts = stage.model.prompts();
+    assert_eq!(prompts.iter().filter(|p| p.contains("another halfLAST TEXT draft")).count(), 1, "{prompts:?}");
     act(stage, &["kill", handle(launched), "--json"]);
 }
 

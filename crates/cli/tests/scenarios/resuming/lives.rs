@@ -1,6 +1,7 @@
 //! A session may have several lives: what was asked of one, or seen of its end, says nothing of the next.
 
 use lariat_testkit::{DEADLINE, Exit, Signal, wait_until};
+use serde_json::Value;
 
 use super::{Launched, Stage};
 use crate::asking::{id, list};
@@ -49,6 +50,29 @@ fn nor_after_a_reboot() {
     }
     assert_eq!(list(&stage.sandbox).session(launched.id())["restorable"], true);
     stage.go_on_by_hand(launched.id(), "a");
+    stage.is_over_for_good(&launched);
+}
+
+#[test]
+fn nor_where_it_cannot_be_told_which_boot_this_is() {
+    let mut stage = Stage::new("life-unknown-boot");
+    let launched = stage.launch("a", &[]);
+    stage.sandbox.reboot();
+    let transcript = stage.sandbox.home().join(format!(".claude/projects/x/{}.jsonl", launched.id()));
+    for path in [stage.folder(&launched).join("shim.json"), transcript] {
+        let text = std::fs::read_to_string(&path).expect("a record");
+        std::fs::write(&path, text.replace(&iso(now())[..5], "2001-")).expect("a record");
+    }
+    // As where nobody could tell in which PID namespace it was started, and nobody has its number now.
+    let path = stage.folder(&launched).join("shim.json");
+    let mut shim: Value = serde_json::from_slice(&std::fs::read(&path).expect("a record")).expect("JSON");
+    for (who, pid) in [("agent", 3_999_991), ("shim", 3_999_992), ("keeper", 3_999_993)] {
+        shim[who]["pid"] = pid.into();
+        shim[who].as_object_mut().expect("a process").remove("namespace");
+    }
+    std::fs::write(&path, shim.to_string()).expect("a record");
+    stage.go_on_by_hand(launched.id(), "a");
+    std::fs::write(stage.sandbox.root().join("boot_id"), [0xff]).expect("no boot id");
     stage.is_over_for_good(&launched);
 }
 

@@ -1,0 +1,49 @@
+//! What a launched agent was given when it was started, and whether it may not have taken that up yet.
+//!
+//! An agent that has just come up stands at its prompt for a moment, with something to do. Nothing here says what it does
+//! instead: that something was given is one observation among others.
+
+use std::path::Path;
+
+use lariat_adapters::look::Sighting;
+use lariat_adapters::talk::Speaker;
+use lariat_core::{Fact, State, Time, Turn};
+
+use crate::launched::Launched;
+use crate::peek;
+use crate::send::plain;
+
+/// How long after its start an agent may still be about to take up its prompt.
+const TAKING_UP: i64 = 15_000;
+
+impl Launched {
+    /// Whether it was started with something to do, and so lately that it may not have
+    /// taken it up.
+    pub fn may_not_have_begun(&self, now: Time) -> bool {
+        let lately = |start: Time| (0..TAKING_UP).contains(&(now.0 - start.0));
+        self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(|s| lately(s.started_at))
+    }
+
+    /// When it was given what it may not have taken up yet, if that is so.
+    pub(crate) fn given_at(&self, now: Time, sighting: &Sighting) -> Option<Time> {
+        // What it was given is not for one that it has gone on to.
+        let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
+        let at = self.shim.as_ref().filter(|_| own && self.may_not_have_begun(now))?.started_at;
+        // The turn that is open is the one of what was given, as a rule; it is read only where it could be another's.
+        let says = |test: fn(&Fact) -> bool| sighting.observations.iter().any(|o| test(&o.fact));
+        let unclear =
+            says(|f| matches!(f, Fact::State(State::Idle))) && says(|f| matches!(f, Fact::Turn(Turn::Open(_))));
+        let another = |transcript: &Path| self.is_followed_by_another(at, transcript);
+        (!unclear || !sighting.transcript.as_deref().is_some_and(another)).then_some(at)
+    }
+
+    /// Whether its transcript shows what it was given, and another prompt after that: of another process of the session,
+    /// or a later one of its own. What cannot be read shows nothing.
+    fn is_followed_by_another(&self, given_at: Time, transcript: &Path) -> bool {
+        let Some(given) = self.record.ask.prompt.as_deref().map(plain) else { return false };
+        let Ok(talk) = peek::last_prompts(&self.record.agent, transcript, 2) else { return false };
+        let since = talk.said.iter().filter(|s| s.who == Speaker::Person && s.at.is_some_and(|at| at >= given_at));
+        let prompts: Vec<String> = since.map(|s| plain(s.text.raw())).collect();
+        matches!(prompts.as_slice(), [earlier @ .., last] if *last != given && earlier.contains(&given))
+    }
+}
