@@ -11,7 +11,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use lariat_adapters::look::{Places, Scope};
@@ -139,8 +139,15 @@ fn stands(session: &Session) -> Option<PathBuf> {
     Some(there.filter(|there| there.is_dir() && !named.starts_with(there)).unwrap_or(named))
 }
 
+/// Its path without links, whoever names it from where; of one that is gone, by what is left above it.
 fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    let path = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let left = path.ancestors().find_map(|above| Some((path.strip_prefix(above).ok()?, above.canonicalize().ok()?)));
+    match left {
+        Some((below, above)) if below.as_os_str().is_empty() => above,
+        Some((below, above)) => above.join(below),
+        None => path,
+    }
 }
 
 /// The first of those whose directory is this one, above it or below it: by

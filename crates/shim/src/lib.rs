@@ -459,10 +459,12 @@ fn shim_record(launch: &Launch, agent: &Agent, keeper: Option<&Keeper>, started_
     })
 }
 
-/// Writes the exit record; on a full disk, until there is room again.
+/// Writes the exit record; on a full disk, until there is room again. Where the folder was deleted there is nothing to
+/// write, and nobody to wait for it.
 fn put_exit(folder: &Path, exit: &Exit) -> bool {
+    let is_deleted = || folder.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
     for _ in 0..TRIES {
-        if record::put_exit(folder, exit).is_ok() {
+        if record::put_exit(folder, exit).is_ok() || is_deleted() {
             return true;
         }
         std::thread::sleep(Duration::from_secs(1));

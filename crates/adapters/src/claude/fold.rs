@@ -124,6 +124,8 @@ pub struct Transcript {
     /// Usage by hash of the message id: `input, output, cache_read, cache_write`.
     /// It adds up only if all lines were seen, so nothing is kept after a gap.
     messages: BTreeMap<u64, [u64; 4]>,
+    /// An answer does not say what it used.
+    uncounted: bool,
     gapped: bool,
     /// Copies of how files were stand in it, and anything else: 2.1.47 leaves a file of nothing but copies whenever it
     /// goes on with a session.
@@ -136,13 +138,16 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// The tokens of several transcripts together, a message in two of them once.
-    pub fn tokens_together<'a>(all: impl Iterator<Item = &'a Transcript>) -> Tokens {
+    /// The tokens of several transcripts together, a message in two of them once; if every answer tells its own.
+    pub fn tokens_together<'a>(all: impl Iterator<Item = &'a Transcript>) -> Option<Tokens> {
         let mut messages: BTreeMap<u64, [u64; 4]> = BTreeMap::new();
-        for (id, usage) in all.flat_map(|t| &t.messages) {
-            grow(messages.entry(*id).or_default(), usage);
+        for transcript in all {
+            if transcript.uncounted {
+                return None;
+            }
+            transcript.messages.iter().for_each(|(id, usage)| grow(messages.entry(*id).or_default(), usage));
         }
-        sum(messages.values())
+        Some(sum(messages.values()))
     }
 
     /// What the exit's accounting says, if nothing was said since, and it counts from the start: tokens, and their
@@ -262,10 +267,11 @@ impl Transcript {
     fn assistant(&mut self, line: Value<'_>) {
         let message = line.get("message");
         let model = message.get("model").some_str();
-        if let (Some(id), usage) = (message.get("id").some_str(), message.get("usage"))
-            && usage.exists()
-            && !self.gapped
-        {
+        let usage = message.get("usage");
+        if usage.exists() && !self.gapped {
+            // Without any id it can only be itself.
+            let ids = [message.get("id"), line.get("uuid"), line.get("timestamp")];
+            let id = ids.iter().find_map(Value::some_str).unwrap_or("");
             let count = |key: &str| usage.get(key).u64().unwrap_or(0);
             let used = [
                 count("input_tokens"),
@@ -291,6 +297,7 @@ impl Transcript {
         if model == Some("<synthetic>") {
             return;
         }
+        self.uncounted |= !usage.exists();
         if let Some(model) = model
             && self.model.as_deref() != Some(model)
         {

@@ -269,9 +269,8 @@ impl Seen {
         let Ok(reading) = &self.reading else { return (None, None) };
         let (accounted, cost) = reading.fold.accounted().unzip();
         let exact = self.counts && reading.is_exact() && self.agents.iter().all(|a| a.is_exact());
-        let counted = exact.then(|| {
-            Transcript::tokens_together(std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold)))
-        });
+        let all = || std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold));
+        let counted = exact.then(all).and_then(Transcript::tokens_together);
         // Messages miss what `/compact` used; the accounting misses a run that was killed, and its cost.
         let size = |t: &Tokens| t.input + t.output + t.cache_read + t.cache_write;
         let tokens = [counted, accounted].into_iter().flatten().max_by_key(size);

@@ -93,6 +93,8 @@ pub struct Rollout {
     /// Whether the open turn has shown what was asked, and whether anything came of that.
     asked: bool,
     gave: bool,
+    /// It is of a version that says so when a turn fails.
+    tells_errors: bool,
     /// A line since could not be read, and may have begun or ended a turn.
     unsure: bool,
     /// Lines were left out: what is asked after them was not asked first.
@@ -129,6 +131,7 @@ impl Rollout {
                 text("agent_nickname").or_else(|| spawn.get("agent_nickname").some_str().map(str::to_owned));
         }
         self.has_tasks |= text("history_mode").is_some();
+        self.tells_errors |= p.get("cli_version").str().is_some_and(tells_errors);
     }
 
     fn event(&mut self, p: Value<'_>, at: Option<i64>) {
@@ -200,10 +203,10 @@ impl Rollout {
     }
 
     /// Versions that say nothing of an error anywhere end a turn that failed like any other: what was asked then has
-    /// nothing behind it. Those that name the root of a turn say it.
+    /// nothing behind it, and they say that nothing was answered. Those that name the root of a turn say it.
     fn came_to_nothing(&self, end: Value<'_>) -> bool {
-        let said = end.get("last_agent_message").some_str().is_some();
-        self.asked && !self.gave && !said && !end.get("root_turn_id").exists()
+        let silent = end.entries().any(|(key, said)| key == "last_agent_message" && said.some_str().is_none());
+        self.asked && !self.gave && silent && !self.tells_errors && !end.get("root_turn_id").exists()
     }
 
     /// Of several calls at once, no output is written before all have ended.
@@ -333,6 +336,12 @@ fn count(usage: Value<'_>) -> Option<[u64; 4]> {
     Some([input, output, beside("cached_input_tokens"), beside("cache_write_input_tokens")])
 }
 
+/// Whether a version writes down that a turn has failed: 0.133 does not, 0.152 does.
+fn tells_errors(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|n| n.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(0), Some(152))
+}
+
 /// By Codex's own word for an error, which is a word or an object of one member.
 fn need(info: Value<'_>) -> Option<Need> {
     let word = info.str().or_else(|| info.entries().next().map(|(word, _)| word));
@@ -371,6 +380,7 @@ static KEYS: Keys = Keys::new(&[
     b"ordinal",
     b"thread_id",
     b"history_mode",
+    b"cli_version",
     b"source",
     b"subagent",
     b"internal",

@@ -59,6 +59,8 @@ pub struct Transcript {
     /// Tool calls without a result.
     pub calls: Vec<Call>,
     tokens: [u64; 4],
+    /// An answer does not say what it used.
+    uncounted: bool,
     cost: f64,
     /// Some of it has no price that Pi knows.
     unpriced: bool,
@@ -67,10 +69,10 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// What all assistant lines used.
-    pub fn tokens(&self) -> Tokens {
+    /// What all assistant lines used, if each tells its own.
+    pub fn tokens(&self) -> Option<Tokens> {
         let [input, output, cache_read, cache_write] = self.tokens;
-        Tokens { input, output, cache_read, cache_write }
+        (!self.uncounted).then_some(Tokens { input, output, cache_read, cache_write })
     }
 
     /// What all assistant lines cost, if Pi knew the price of each.
@@ -111,7 +113,8 @@ impl Transcript {
         // Pi writes 0 where it knows no price.
         let cost = usage.get("cost").get("total").f64().unwrap_or(0.0).max(0.0);
         self.cost += cost;
-        self.unpriced |= used && cost == 0.0;
+        self.uncounted |= !usage.exists();
+        self.unpriced |= cost == 0.0 && (used || self.uncounted);
         if let Some(model) = message.get("model").some_str() {
             self.model = Some(model.to_owned());
         }

@@ -325,7 +325,7 @@ fn sighting(
         native_id,
         observations,
         about: About {
-            tokens: counted.then(|| f.tokens()),
+            tokens: f.tokens().filter(|_| counted),
             cost_usd: f.cost().filter(|_| counted),
             tool: f.calls.first().filter(|_| open).map(Call::told),
             parent: f.forked_from.as_deref().and_then(parent),

@@ -200,3 +200,28 @@ fn what_a_process_that_goes_on_counts_from_nothing_is_added() {
     assert_eq!(counted(2, &[none.clone(), info(1), info(1), info(2)]), 2 * 420);
     assert_eq!(counted(3, &[none.clone(), info(1), none, info(2)]), 2 * 420);
 }
+
+/// That nothing was answered means a failure only where a failure is not written down.
+#[test]
+fn a_turn_without_an_answer_has_failed_where_versions_do_not_say_so_themselves() {
+    let sandbox = Sandbox::new("older-answerless");
+    let folder = sandbox.home().join(".codex/sessions/2026/03/01");
+    let line =
+        |kind: &str, payload: Value| json!({"timestamp": "2026-03-01T07:47:10Z", "type": kind, "payload": payload});
+    let asked = [json!({"type": "task_started", "turn_id": "1"}), json!({"type": "user_message", "message": "fix it"})];
+    let silent = json!({"type": "task_complete", "turn_id": "1", "last_agent_message": null});
+    let bare = json!({"type": "task_complete", "turn_id": "1"});
+    for (n, version, end) in
+        [(1, Some("0.133.0"), &silent), (2, Some("0.166.0"), &silent), (3, Some("0.133.0"), &bare), (4, None, &silent)]
+    {
+        let meta = line("session_meta", json!({"id": id(n), "cwd": "/w", "cli_version": version}));
+        let events = asked.iter().chain([end]).map(|event| line("event_msg", event.clone()));
+        let text: String = [meta].into_iter().chain(events).map(|line| format!("{line}\n")).collect();
+        fs::create_dir_all(&folder).expect("a folder of the store");
+        fs::write(folder.join(format!("rollout-2026-03-01T07-47-10-{}.jsonl", id(n))), text).expect("a rollout");
+    }
+    let seen = list(&sandbox);
+    for (n, word) in [(1, "failed"), (2, "done"), (3, "done"), (4, "failed")] {
+        seen.expect(&id(n), word, None);
+    }
+}

@@ -42,6 +42,21 @@ fn a_session_whose_door_was_taken_away_opens_another() {
     wait_until("all have left", DEADLINE, || alive("lariat-shim").is_none() && alive("lariat-keeper").is_none());
 }
 
+/// Our own files may be deleted at any time; then nobody waits for a record of the end.
+#[test]
+fn a_shim_whose_folder_was_deleted_leaves_with_its_agent() {
+    let sandbox = Sandbox::new("nofolder");
+    drop(Lookalike::program(&sandbox, "claude"));
+    let launched = ask(&sandbox, &["launch", "claude", "--json"]).json();
+    let terminal = sandbox.terminal(&lariat(&sandbox, &["attach", launched["handle"].as_str().expect("text")]));
+    terminal.wait_for_text("Ctrl-Q leaves", DEADLINE);
+    fs::remove_dir_all(sandbox.state_dir().join("lariat")).expect("our records");
+    assert_eq!(ask(&sandbox, &["stop", launched["native_id"].as_str().expect("an id")]).code(), 0);
+    terminal.wait(DEADLINE);
+    let alive = |name: &str| sandbox.processes().into_iter().any(|p| p.comm == name && p.state != 'Z');
+    wait_until("all have left", DEADLINE, || !alive("lariat-shim") && !alive("lariat-keeper"));
+}
+
 #[test]
 fn a_daemon_whose_door_was_taken_away_opens_another() {
     let sandbox = Sandbox::new("nodaemon");

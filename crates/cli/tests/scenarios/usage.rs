@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     asking::{ask, id, settle, through},
     opencode_store::OpenCodeStore,
+    pi_store::PiStore,
 };
 
 fn append(path: &Path, lines: &[Value]) {
@@ -252,6 +253,33 @@ fn codex_forks_start_at_their_parents_total_and_sub_agents_count_for_their_sessi
         let told = over_time(&sandbox, &format!("codex:{}", id(n)));
         assert_eq!((told.0.len(), told.1), (steps, total), "{n}");
     }
+}
+
+/// A listing and the sum over all say the same, also of what has no id; and what is not told is not nothing.
+#[test]
+fn an_answer_without_an_id_counts_and_one_that_does_not_tell_what_it_used_leaves_it_open() {
+    let sandbox = Sandbox::new("usage-without");
+    let shown = |session: &str| {
+        let told = ask(&sandbox, &["status", session, "--json"]).json();
+        (told["tokens"].clone(), told["cost_usd"].clone())
+    };
+    let nameless = |at: &str| {
+        let mut line = answer("", at, "opus", [100, 7, 0, 0]);
+        line["message"].as_object_mut().expect("an object").remove("id");
+        line["uuid"] = json!(at);
+        line
+    };
+    append(&claude(&sandbox, &id(1)), &[nameless("2026-11-15T08:00:00Z"), nameless("2026-11-15T08:00:01Z")]);
+    let all = json!({"input": 200, "output": 14, "cache_read": 0, "cache_write": 0});
+    assert_eq!(shown(&id(1)), (all, Value::Null));
+    assert_eq!(tokens(&usage(&sandbox, &[])["total"]), [200, 14, 0, 0]);
+    let mut silent = nameless("2026-11-15T08:00:02Z");
+    silent["message"].as_object_mut().expect("an object").remove("usage");
+    append(&claude(&sandbox, &id(1)), &[silent]);
+    assert_eq!(shown(&id(1)), (Value::Null, Value::Null));
+    let message = json!({"role": "assistant", "content": [{"type": "text", "text": "ok"}], "stopReason": "stop"});
+    drop(PiStore::of(&sandbox).session("one").asked("fix it").message(message));
+    assert_eq!(shown("one"), (Value::Null, Value::Null));
 }
 
 #[test]

@@ -296,6 +296,9 @@ fn s33_work_in_conflict_stays_saved_until_it_was_applied() {
         assert!(tree(&repo) == before, "nothing was touched");
         assert_eq!(saved(&sandbox, &repo), [name.as_str()]);
     };
+    let nowhere = ask(&sandbox, &["worktree", "apply", &one.handle, "--into", "nowhere"]);
+    assert_eq!(nowhere.code(), 2, "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("nowhere is not a directory"), "{}", nowhere.stderr);
     put(&repo.join("README.md"), "ours\n");
     refused("changes of its own (1 changed)"); // git's own files are none of it
     sandbox.git(&repo, &["commit", "--quiet", "--all", "--message", "Ours"]);

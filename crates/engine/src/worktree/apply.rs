@@ -48,6 +48,9 @@ struct Wanted {
 
 /// Gives saved work back: `<handle>` for the newest, `<handle>/<n>` for one of it.
 pub fn apply(places: &Places, target: &str, into: Option<&Path>) -> Result<Applied, WorktreeError> {
+    if let Some(none) = into.filter(|into| !into.is_dir()) {
+        return Err(WorktreeError::Usage(format!("{} is not a directory", none.display())));
+    }
     let _guard = guard(places).map_err(WorktreeError::files(&places.state))?;
     let (all, _) = super::all(places);
     let (handle, number) = match target.rsplit_once('/').and_then(|(h, n)| Some((h, n.parse::<u32>().ok()?))) {

@@ -80,6 +80,20 @@ fn a_lock_that_cannot_be_read_can_be_given_up() {
 }
 
 #[test]
+fn a_lock_on_a_directory_that_is_gone_is_given_up_by_any_of_its_names() {
+    let sandbox = with_agents("gone-lock");
+    std::os::unix::fs::symlink(sandbox.work(), sandbox.root().join("link")).expect("a link");
+    let linked = sandbox.root().join("link/gone");
+    for name in ["gone", "./gone", linked.to_str().expect("UTF-8")] {
+        fs::create_dir(sandbox.work().join("gone")).expect("a directory");
+        ask(&sandbox, &["lock", name]).expect_success();
+        fs::remove_dir(sandbox.work().join("gone")).expect("it was there");
+        ask(&sandbox, &["unlock", name]).expect_success();
+        assert_eq!(ask(&sandbox, &["locks", "--json"]).json()["locks"], json!([]));
+    }
+}
+
+#[test]
 fn s37_a_claim_goes_with_its_holder_and_a_persons_stays() {
     let sandbox = with_agents("s37");
     let launched = launch(&sandbox, &["claude"]);
