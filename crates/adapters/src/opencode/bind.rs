@@ -179,6 +179,8 @@ pub struct Loose {
     pub heard: Option<Heard>,
     /// It has its sessions for itself, and keeps one open between turns.
     pub own: bool,
+    /// It makes a session only for whoever is at it, its terminal or its client.
+    pub makes: bool,
     /// It shows the session that was the last of its directory, or one that it went on to.
     pub continues: bool,
     /// That last one.
@@ -205,6 +207,7 @@ impl Loose {
             quiet: false,
             heard: agent.heard.clone(),
             own: false,
+            makes: false,
             continues: false,
             last: None,
             orphan: false,
@@ -347,6 +350,7 @@ fn loose(agent: &Agent, unclaimed: bool) -> Option<Loose> {
     could.then(|| Loose {
         quiet: agent.is_known(),
         own: unclaimed && matches!(agent.role.kind, Kind::Run | Kind::Terminal),
+        makes: matches!(agent.role.kind, Kind::Run | Kind::Terminal | Kind::Agent),
         continues: agent.continues && unclaimed,
         runs: true,
         tied: !unclaimed,

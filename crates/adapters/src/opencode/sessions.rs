@@ -230,7 +230,7 @@ fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
 
 fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
     let since = stored.created.is_some_and(|at| at + SLACK_MS >= loose.started);
-    let new = loose.own && since && stored.stand == Stand::Never; // what a server has made is nobody's yet
+    let new = loose.makes && since && stored.stand == Stand::Never; // what a server has made is nobody's yet
     let open = new || matches!(stored.stand, Stand::Open | Stand::Unread(_)) || loose.own && !loose.quiet;
     let written = stored.updated + SLACK_MS >= loose.started;
     let logged = loose.quiet && (look.now.0 - stored.updated > LOGGED_MS || is_anothers(loose.heard.as_ref(), stored));

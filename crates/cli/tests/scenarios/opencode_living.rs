@@ -159,6 +159,24 @@ fn what_a_terminal_has_made_for_its_first_turn_is_not_ended() {
 }
 
 #[test]
+fn what_an_acp_client_has_just_begun_is_not_ended_and_what_a_server_made_is_nobody_s() {
+    let sandbox = Sandbox::new("opencode-begun");
+    let store = OpenCodeStore::of(&sandbox);
+    let server = sandbox.lookalike("opencode", &["serve"]);
+    store.logs(&server, "aaaa", "message=init");
+    store.session("ses_first");
+    list(&sandbox).expect("ses_first", "done", None);
+    let agent = sandbox.lookalike("opencode", &["acp"]);
+    store.logs(&agent, "bbbb", "message=init");
+    list(&sandbox).expect("ses_first", "unknown", None);
+    store.logs(&agent, "bbbb", "message=created id=ses_first slug=x");
+    list(&sandbox).expect("ses_first", "idle", Some(agent.pid()));
+    // A second one, while it has the first.
+    store.session("ses_second");
+    list(&sandbox).expect("ses_second", "unknown", None);
+}
+
+#[test]
 fn one_whose_whole_log_is_known_is_at_no_turn_that_it_does_not_name() {
     let sandbox = Sandbox::new("opencode-quiet");
     let store = OpenCodeStore::of(&sandbox);
