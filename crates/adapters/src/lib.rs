@@ -170,6 +170,10 @@ pub trait Adapter: Send + Sync {
     fn took_command(&self, _transcript: &Path, _argv: &[String], _since: Time) -> Option<bool> {
         None
     }
+    /// When something was last typed in this session's terminal, by the same log.
+    fn typed_at(&self, _transcript: &Path, _argv: &[String]) -> Option<Time> {
+        None
+    }
     /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
     /// where that tells more than its exit and its store.
     fn finished_in_output(&self, _last: &[u8]) -> Option<bool> {

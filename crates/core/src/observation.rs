@@ -168,7 +168,7 @@ pub enum Fact {
     AllTold,
     /// The agent's own record that a person ended the session.
     Left(Untrusted),
-    /// It was started a moment ago with something to do, which it may not have taken up yet.
+    /// It was given something to do a moment ago, which it may not have taken up yet, and which is not done.
     Given,
     /// Worth showing, decides nothing.
     Note(Untrusted),
@@ -181,7 +181,7 @@ impl Fact {
             Fact::State(State::Busy) => "status busy",
             Fact::State(State::Idle) => "status idle",
             Fact::State(State::Shell) => "status shell: turn over, a background shell still runs",
-            Fact::Given => "started a moment ago with a prompt",
+            Fact::Given => "was given a prompt a moment ago",
             Fact::AllTold => "its shim was told to end as well, as at a shutdown",
             Fact::Turn(Turn::Never) => "no turn recorded",
             Fact::Turn(Turn::Open(None)) => "turn open",

@@ -309,10 +309,8 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
             let deciding = [alive, *i].into_iter().chain(e.given);
             (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
         }
-        // Nor if the last turn is an earlier life's.
-        (None | Some((_, State::Idle)), None, Some((t, Turn::Over(_))))
-            if e.given.is_some_and(|given| e.all[*t].at.is_some_and(|at| Some(at) < e.all[given].at)) =>
-        {
+        // Nor if the last turn was before that.
+        (None | Some((_, State::Idle)), None, Some((_, Turn::Over(_)))) if e.given.is_some() => {
             let deciding = [alive].into_iter().chain(e.given);
             (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
         }

@@ -1,13 +1,13 @@
-//! What a launched agent was given when it was started, and whether it may not have taken that up yet.
+//! What a launched agent was given, when it was started or a moment ago, and whether it may not have taken that up yet.
 //!
-//! An agent that has just come up stands at its prompt for a moment, with something to do. Nothing here says what it does
-//! instead: that something was given is one observation among others.
+//! An agent that has just come up, or was just told something, stands at its prompt for a moment, with something to do.
+//! Nothing here says what it does instead: that something was given is one observation among others.
 
 use std::path::Path;
 
 use lariat_adapters::look::Sighting;
 use lariat_adapters::talk::Speaker;
-use lariat_core::{Fact, State, Time, Turn};
+use lariat_core::{Fact, Observation, State, Time, Turn};
 
 use crate::launched::Launched;
 use crate::peek;
@@ -15,6 +15,8 @@ use crate::send::plain;
 
 /// How long after its start an agent may still be about to take up its prompt.
 const TAKING_UP: i64 = 15_000;
+/// How long after something was typed its terminal may still say that it rests.
+const TOLD: i64 = 1000;
 
 impl Launched {
     /// Whether it was started with something to do, and so lately that it may not have
@@ -26,6 +28,20 @@ impl Launched {
 
     /// When it was given what it may not have taken up yet, if that is so.
     pub(crate) fn given_at(&self, now: Time, sighting: &Sighting) -> Option<Time> {
+        let at = self.started_with(now, sighting).or_else(|| self.typed_at(now, sighting))?;
+        (!is_done(at, sighting)).then_some(at)
+    }
+
+    /// When something was typed of which its terminal may not show anything yet.
+    fn typed_at(&self, now: Time, sighting: &Sighting) -> Option<Time> {
+        let rests = sighting.observations.iter().any(|o| matches!(o.fact, Fact::State(State::Idle)));
+        let transcript = sighting.transcript.as_deref().filter(|_| rests)?;
+        let at = self.adapter()?.typed_at(transcript, &self.record.launch.argv)?;
+        (0..TOLD).contains(&(now.0 - at.0)).then_some(at)
+    }
+
+    /// When it was started with something to do, if that was a moment ago.
+    fn started_with(&self, now: Time, sighting: &Sighting) -> Option<Time> {
         // What it was given is not for one that it has gone on to.
         let own = self.record.native_id.as_deref().is_none_or(|id| id == sighting.native_id);
         let at = self.shim.as_ref().filter(|_| own && self.may_not_have_begun(now))?.started_at;
@@ -45,5 +61,35 @@ impl Launched {
         let since = talk.said.iter().filter(|s| s.who == Speaker::Person && s.at.is_some_and(|at| at >= given_at));
         let prompts: Vec<String> = since.map(|s| plain(s.text.raw())).collect();
         matches!(prompts.as_slice(), [earlier @ .., last] if *last != given && earlier.contains(&given))
+    }
+}
+
+/// Whether a turn that began since is over, and so what was given then. An agent that takes a session up may write into
+/// it before its turn begins: when that began counts, where it is known.
+fn is_done(at: Time, sighting: &Sighting) -> bool {
+    let over = |o: &&Observation| matches!(o.fact, Fact::Turn(Turn::Over(_)));
+    let began = |o: &Observation| sighting.about.turn_at.or(o.at);
+    sighting.observations.iter().filter(over).any(|o| began(o).is_none_or(|began| began >= at))
+}
+
+#[cfg(test)]
+mod tests {
+    use lariat_adapters::look::About;
+    use lariat_core::{Outcome, Witness};
+
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_life_came_to_is_not_what_was_given_now() {
+        let told = |turn: Turn, at: Option<i64>, turn_at: Option<i64>| {
+            let turn = Observation::new(Witness::Store, Fact::Turn(turn)).at(at.map(Time));
+            let about = About { turn_at: turn_at.map(Time), ..About::default() };
+            is_done(Time(5), &Sighting { observations: vec![turn], about, ..Sighting::default() })
+        };
+        let over = || Turn::Over(Outcome::Well);
+        assert_eq!([told(over(), Some(4), None), told(over(), Some(6), None)], [false, true]);
+        assert!(!told(over(), Some(6), Some(4)), "it was written into before its turn began");
+        assert!(told(over(), Some(6), Some(5)) && told(over(), None, None));
+        assert!(!told(Turn::Open(None), Some(6), Some(6)) && !told(Turn::Never, None, None));
     }
 }

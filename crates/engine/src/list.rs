@@ -345,6 +345,8 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     let running = shared.known.launched.by_id.values().filter(|l| l.exit.is_none());
     answer.watch.extend(running.map(|l| l.folder.join(ask::FOLDER)));
     // Time alone tells when that is over.
+    let given = |s: &Session| s.because.iter().any(|(_, o)| matches!(o.fact, Fact::Given));
+    answer.unhinted |= answer.listing.sessions.iter().any(|s| given(s));
     answer.unhinted |= shared.known.launched.by_id.values().any(|l| l.may_not_have_begun(now));
     shared.add_unrecorded(&mut answer, &unread);
     one_row::of_both(&mut answer, (*shared.table).as_ref().ok());

@@ -219,9 +219,13 @@ impl Adapter for Gemini {
     }
 
     fn took_command(&self, transcript: &Path, argv: &[String], since: Time) -> Option<bool> {
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let (first, _) = bind::by_arguments(&argv)?;
-        Some(typed::Log::read(transcript.parent()?.parent()?)?.has_command(&first, since))
+        let (first, log) = log_of(transcript, argv)?;
+        Some(log.has_command(&first, since))
+    }
+
+    fn typed_at(&self, transcript: &Path, argv: &[String]) -> Option<Time> {
+        let (first, log) = log_of(transcript, argv)?;
+        log.last(&first)
     }
 
     fn tells_within(&self) -> u64 {
@@ -299,6 +303,13 @@ impl Adapter for Gemini {
     fn language(&self) -> &'static dyn Language {
         &talk::Lines
     }
+}
+
+/// The id that a terminal was started with, and what was typed in all of its project.
+fn log_of(transcript: &Path, argv: &[String]) -> Option<(String, typed::Log)> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let (first, _) = bind::by_arguments(&argv)?;
+    Some((first, typed::Log::read(transcript.parent()?.parent()?)?))
 }
 
 /// Whether it has drawn its empty prompt.

@@ -169,6 +169,11 @@ impl Log {
         self.0.iter().any(|e| e.by == first && e.at >= since.0 && !matches!(e.what, What::Words(_)))
     }
 
+    /// When something was last typed in the terminal that was started with this id.
+    pub fn last(&self, first: &str) -> Option<Time> {
+        self.0.iter().filter(|e| e.by == first).map(|e| Time(e.at)).max()
+    }
+
     /// Where a process is that was started with this id at that time.
     pub fn place(&self, first: &str, since: Time, sessions: &[Told<'_>]) -> Option<Place> {
         let own: Vec<&Entry> = self.0.iter().filter(|e| e.by == first && e.at >= since.0).collect();

@@ -170,11 +170,8 @@ struct End {
 /// Waits for the end of the turn that was sent.
 fn turn(id: &str, offset: u64, common: &Common) -> Result<End, Failure> {
     let mut look = || list(question(common, Scope::All));
-    let mut answer = look();
-    loop {
-        let Some(session) = answer.listing.sessions.iter().find(|s| s.is(id)) else {
-            return Ok(End { status: Status::Unknown, reason: None, failed: false, reply: None });
-        };
+    let here = |answer: &Answer| answer.listing.sessions.iter().find(|s| s.is(id)).cloned();
+    let reply = |session: &Session| -> Result<Option<Untrusted>, Failure> {
         let talk = session.transcript.as_ref().map(|t| peek::since(session.agent, t, offset)).transpose()?;
         let mut said = talk.map(|t| t.said).unwrap_or_default();
         if session.live == Some(false)
@@ -183,15 +180,26 @@ fn turn(id: &str, offset: u64, common: &Common) -> Result<End, Failure> {
             let asked = told.iter().rposition(|s| s.who == Speaker::Person);
             said.extend(told.into_iter().skip(asked.map_or(0, |at| at + 1)));
         }
-        let reply = said.into_iter().rev().find(|s| s.who == Speaker::Agent).map(|s| s.text);
+        Ok(said.into_iter().rev().find(|s| s.who == Speaker::Agent).map(|s| s.text))
+    };
+    let mut answer = look();
+    loop {
+        // Whether it has replied, and then how it is: a look from before that knows of no failure.
+        let replied = here(&answer).map_or(Ok(None), |session| reply(&session))?.is_some();
+        point("send.waits");
+        answer = look();
+        let Some(session) = here(&answer) else {
+            return Ok(End { status: Status::Unknown, reason: None, failed: false, reply: None });
+        };
         let over = match session.status {
             Status::Working | Status::Starting => false,
             // The prompt is on record and opened a turn. One that failed or was interrupted has no reply.
-            _ if session.at_its_prompt() => reply.is_some() || is_over(session),
+            _ if session.at_its_prompt() => replied || is_over(&session),
             _ => true,
         };
         if over {
-            let failed = matches!(session.status, Status::Failed | Status::Interrupted) || has_failed(session);
+            let failed = matches!(session.status, Status::Failed | Status::Interrupted) || has_failed(&session);
+            let reply = reply(&session)?;
             return Ok(End { status: session.status, reason: Some(session.reason.row()), failed, reply });
         }
         answer = ls::next(&answer, &mut look, None)?;

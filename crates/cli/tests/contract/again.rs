@@ -198,8 +198,16 @@ fn gemini_runs_the_very_command_that_is_sent() {
         assert_eq!(sent["outcome"], "sent", "{command}: {sent}");
         stage.until("idle", "").has("native_id", id);
     }
+    // What is on record was given to it, whatever its title still says.
+    act(&stage, &["send", handle, "HOLD more words"]);
+    let told = act(&stage, &["status", handle]);
+    assert!(matches!(text(&told, "status"), "starting" | "working"), "{told}");
+    stage.model.wait_for_hold("more", DEADLINE);
+    stage.until("working", "");
+    stage.model.release("more");
+    stage.until("idle", "");
     // What a command opens is for a person to answer: no key is pressed again.
-    let sent = stage.lariat().args(["send", handle, "/theme", "--when-idle", "--timeout", "5s", "--json"]);
+    let sent = stage.lariat().args(["send", handle, "/theme", "--when-idle", "--json"]);
     let sent = stage.sandbox.world().run(&sent);
     assert_eq!((sent.code(), &sent.json()["outcome"]), (0, &json!("sent")), "{sent:?}");
     let shown = || stage.sandbox.world().run(&stage.lariat().args(["logs", handle, "-n", "30"])).stdout;
@@ -207,6 +215,6 @@ fn gemini_runs_the_very_command_that_is_sent() {
     let typed = fs::read_to_string(stage.sandbox.home().join(".gemini/tmp/proj/logs.json")).expect("what was typed");
     let typed: Value = serde_json::from_str(&typed).expect("JSON");
     let typed: Vec<&str> = typed.as_array().expect("a list").iter().map(|t| text(t, "message")).collect();
-    assert_eq!(typed, ["first words", "/status", "/zzz", "/compress", "/theme"]);
+    assert_eq!(typed, ["first words", "/status", "/zzz", "/compress", "HOLD more words", "/theme"]);
     act(&stage, &["kill", handle]);
 }

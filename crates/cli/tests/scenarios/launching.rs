@@ -313,6 +313,32 @@ fn wait_does_not_take_the_moment_before_a_turn_for_its_end() {
 }
 
 #[test]
+fn a_turn_that_fails_while_whoever_sent_it_looks_has_failed() {
+    let sandbox = with_agents("sent-failing");
+    let claude = crate::claude_store::ClaudeStore::of(&sandbox);
+    let launched = launch(&sandbox, &["claude"]);
+    let id = launched["native_id"].as_str().expect("an id");
+    let process = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    let talk = claude.session(id).asked("hello").answered("hello");
+    let entry = claude.register_as(process.pid, process.outside, id).says("idle");
+    let (gate, points) = (sandbox.root().join("gate"), sandbox.root().join("points"));
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let send = lariat(&sandbox, &["send", id, "somewords", "--wait"]);
+    let send = send.env("LARIAT_PAUSE_AT", "send.waits").env("LARIAT_PAUSE_ON", &gate).env("LARIAT_POINTS", &points);
+    let send = sandbox.spawn(&send);
+    wait_until("it is typed", DEADLINE, || ask(&sandbox, &["logs", id]).stdout.contains("somewords"));
+    let talk = talk.asked("somewords");
+    wait_until("it is on record", DEADLINE, || {
+        fs::read_to_string(&points).is_ok_and(|passed| passed.lines().any(|p| p == "send.waits"))
+    });
+    drop(talk.failed("API Error: 400"));
+    fs::write(&gate, "").expect("it goes on");
+    let told = send.output(DEADLINE);
+    assert_eq!((told.code(), told.stderr.contains("last turn failed")), (1, true), "{told:?}");
+    drop(entry);
+}
+
+#[test]
 fn what_another_process_was_killed_at_is_not_what_it_was_given() {
     let sandbox = with_agents("given-another");
     let claude = crate::claude_store::ClaudeStore::of(&sandbox);
