@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use lariat_sys::file::{self, Directory, Key};
 use memchr::memrchr;
@@ -49,27 +49,34 @@ pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
 
 /// What files hold, as they were read now or before.
 pub struct Readings<F> {
-    cache: Cache,
+    cache: Loading,
     places: Vec<Place>,
     fold: std::marker::PhantomData<fn() -> F>,
 }
 
 /// Where a reading is.
 enum Place {
-    /// In the cache.
-    Kept(cache::Place),
-    /// It was read now.
-    Fresh(Fresh),
+    /// There is one.
+    Known(Known),
     /// The file could not be read.
     Failed(io::Error),
 }
 
-/// What was read of a file now, as it is kept.
+/// What is known of a file as it is now.
 #[derive(Debug)]
-pub struct Fresh {
-    bytes: Box<[u8]>,
+pub struct Known {
     /// Whether every line was folded.
     pub whole: bool,
+    lies: Lies,
+}
+
+/// Where that lies.
+#[derive(Debug)]
+enum Lies {
+    /// In the cache.
+    Kept(cache::Place),
+    /// It was read now, and is to be kept as this.
+    Fresh(Box<[u8]>),
 }
 
 /// A thread's own means of reading, and of keeping what was read.
@@ -83,10 +90,10 @@ impl<F: Fold> Own<F> {
         Own { reader: Reader::default(), scratch: Vec::new() }
     }
 
-    fn keep(&mut self, reading: &Reading<F>) -> io::Result<Fresh> {
+    fn keep(&mut self, reading: &Reading<F>) -> io::Result<Known> {
         self.scratch.clear();
         self.scratch = postcard::to_extend(reading, std::mem::take(&mut self.scratch)).map_err(io::Error::other)?;
-        Ok(Fresh { bytes: self.scratch.as_slice().into(), whole: reading.whole })
+        Ok(Known { lies: Lies::Fresh(self.scratch.as_slice().into()), whole: reading.whole })
     }
 }
 
@@ -106,75 +113,111 @@ pub fn shared<T: Sync, S, R: Send>(
     }
 }
 
-/// Finds the files of a store, in one thread. Those that a cache may know are only looked at. Where there is none,
-/// a file is read as it is found: to walk to it a second time costs what is to be gained by waiting.
-pub struct Finder<F: Fold>(Option<Own<F>>);
+/// Finds the files of a store, in one thread, and tells at once what is known of them. Where there is no cache, a file
+/// is read as it is found: to walk to it a second time costs what is to be gained by waiting.
+pub struct Finder<'a, F: Fold> {
+    cache: Option<&'a Loading>,
+    own: Option<Own<F>>,
+}
 
-impl<F: Fold> Default for Finder<F> {
+impl<F: Fold> Default for Finder<'_, F> {
     /// Only looks.
     fn default() -> Self {
-        Finder(None)
+        Finder { cache: None, own: None }
     }
 }
 
-impl<F: Fold> Finder<F> {
-    /// For what this cache does not know.
-    pub fn beside(cache: &Loading) -> Finder<F> {
-        Finder(matches!(cache, Loading::Of(_)).then(Own::new))
+impl<'a, F: Fold> Finder<'a, F> {
+    /// Knows what this cache knows.
+    pub fn beside(cache: &'a Loading) -> Finder<'a, F> {
+        Finder { cache: Some(cache), own: (!cache.0.is_there).then(Own::new) }
     }
 
-    /// Tells the key of a file in a directory, and what was read of it, if it was. Whatever fails here is tried
+    /// Tells the key of a file in a directory, and what is known of it. Whatever fails here is tried
     /// again by whoever reads it, and told then.
     pub fn find(&mut self, dir: &Directory, name: &str, whole: bool) -> io::Result<(Key, Option<Early<F>>)> {
-        let Some(own) = &mut self.0 else { return Ok((dir.key(name)?, None)) };
+        let Some(own) = &mut self.own else {
+            let key = dir.key(name)?;
+            let known = self.cache.and_then(|cache| cache.get().known(&key, whole));
+            return Ok((key, known.map(|known| Early { known, reading: None })));
+        };
         let mut read = || {
             let (file, key) = dir.open_file(name)?;
             let reading = own.reader.read(file, &key, None, whole)?;
-            let fresh = own.keep(&reading)?;
-            io::Result::Ok((key, Some(Early { reading, fresh })))
+            let known = own.keep(&reading)?;
+            io::Result::Ok((key, Some(Early { known, reading: Some(reading) })))
         };
         read().or_else(|_| Ok((dir.key(name)?, None)))
     }
+
+    /// What a file holds of which that is known, unless the cache cannot tell after all.
+    pub fn reading(&self, known: &Known) -> Option<Box<Reading<F>>> {
+        decoded(known.bytes(self.cache?.get())?)
+    }
 }
 
-/// What was read of a file as it was found.
+/// What is known of a file as it is found.
 pub struct Early<F> {
-    /// What it holds.
-    pub reading: Box<Reading<F>>,
-    /// The same, as it is kept.
-    pub fresh: Fresh,
+    /// Where it lies.
+    pub known: Known,
+    /// The same, if it was read now.
+    pub reading: Option<Box<Reading<F>>>,
 }
 
-/// A cache that is being loaded, while the store's directories are walked.
-pub enum Loading {
-    /// By a thread.
-    Begun(std::thread::JoinHandle<Cache>),
-    /// Not yet, or there is none.
-    Of(Option<PathBuf>),
+impl Known {
+    fn bytes<'a>(&'a self, cache: &'a Cache) -> Option<&'a [u8]> {
+        match &self.lies {
+            Lies::Kept(place) => cache.get(*place).map(|kept| kept.bytes),
+            Lies::Fresh(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl Cache {
+    /// What is kept of this very version of a file, if it is all that is wanted.
+    fn known(&self, key: &Key, whole: bool) -> Option<Known> {
+        let place = self.find(key)?;
+        let kept = self.get(place).filter(|kept| kept.key == *key && (kept.whole || !whole))?;
+        Some(Known { whole: kept.whole, lies: Lies::Kept(place) })
+    }
+}
+
+fn decoded<F: Fold>(bytes: &[u8]) -> Option<Box<Reading<F>>> {
+    postcard::from_bytes(bytes).ok()
+}
+
+/// A cache that is loaded by the first one who needs it, or while the store's directories are listed.
+#[derive(Clone)]
+pub struct Loading(Arc<Shelf>);
+
+struct Shelf {
+    path: Option<PathBuf>,
+    is_there: bool,
+    cache: OnceLock<Cache>,
 }
 
 impl Loading {
     /// Begins to load the cache of that name, if there is one.
     pub fn begin(look: &Look<'_>, cache: &str) -> Loading {
-        let later = Loading::later(look, cache);
-        let Loading::Of(Some(path)) = &later else { return later };
-        if !path.exists() {
-            return later;
+        let loading = Loading::later(look, cache);
+        // Of those that live few are asked about.
+        if loading.0.is_there && look.scope == Scope::All {
+            let begun = loading.clone();
+            // Where no thread can be had, whoever needs it loads it.
+            drop(std::thread::Builder::new().spawn(move || _ = begun.get()));
         }
-        let path = path.clone();
-        std::thread::Builder::new().spawn(|| Cache::load(Some(path))).map_or(later, Loading::Begun)
+        loading
     }
 
     /// The cache of that name, loaded when it is needed.
     pub fn later(look: &Look<'_>, cache: &str) -> Loading {
-        Loading::Of(look.places.cache.as_ref().map(|folder| folder.join(cache)))
+        let path = look.places.cache.as_ref().map(|folder| folder.join(cache));
+        let is_there = path.as_ref().is_some_and(|path| path.exists());
+        Loading(Arc::new(Shelf { path, is_there, cache: OnceLock::new() }))
     }
 
-    fn wait(self) -> Cache {
-        match self {
-            Loading::Begun(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Loading::Of(path) => Cache::load(path),
-        }
+    fn get(&self) -> &Cache {
+        self.0.cache.get_or_init(|| Cache::load(self.0.path.clone()))
     }
 }
 
@@ -208,36 +251,31 @@ impl<F: Fold + 'static> Unsaved<F> {
     }
 }
 
-/// Reads files through a cache, on all cores, but for those of which enough was read as they were found.
-pub fn read<F: Fold>(look: &Look<'_>, cache: Loading, files: Vec<(&Found, Option<Fresh>)>) -> Unsaved<F> {
-    let cache = cache.wait();
+/// Reads files through a cache, on all cores, but for those of which enough was known as they were found.
+pub fn read<F: Fold>(look: &Look<'_>, cache: Loading, files: Vec<(&Found, Option<Known>)>) -> Unsaved<F> {
     let now = look.now.0.saturating_mul(1_000_000); // before anything was read
-    let mut missing = Vec::new();
-    let mut is_new = false;
-    let keys: Vec<Key> = files.iter().map(|(file, _)| file.key).collect();
+    let (mut missing, mut is_new) = (Vec::new(), false);
+    let mut found = Vec::with_capacity(files.len());
     let mut places = Vec::with_capacity(files.len());
     for (i, (file, early)) in files.into_iter().enumerate() {
-        if let Some(fresh) = early.filter(|e| e.whole || !file.whole) {
-            is_new = true;
-            places.push(Place::Fresh(fresh));
-            continue;
-        }
-        let place = cache.find(&file.key);
-        let kept = place.and_then(|p| cache.get(p));
-        places.push(match place.zip(kept) {
-            Some((place, kept)) if kept.key == file.key && (kept.whole || !file.whole) => Place::Kept(place),
-            _ => {
-                missing.push((i, file, place));
+        let early = early.filter(|known| known.whole || !file.whole);
+        places.push(match early.or_else(|| cache.get().known(&file.key, file.whole)) {
+            Some(known) => {
+                is_new |= matches!(known.lies, Lies::Fresh(_));
+                Place::Known(known)
+            }
+            None => {
+                missing.push((i, file, cache.get().find(&file.key)));
                 Place::Failed(io::ErrorKind::Other.into()) // until it is read
             }
         });
+        found.push(file);
     }
     let mut readings = Readings { cache, places, fold: std::marker::PhantomData };
-    if missing.is_empty() && !is_new {
-        return Unsaved { readings: Arc::new(readings), keys: None, now };
-    }
+    let is_new = is_new || !missing.is_empty();
     readings.read_missing(look, missing);
-    Unsaved { readings: Arc::new(readings), keys: Some((keys, look.scope == Scope::All)), now }
+    let keys = is_new.then(|| (found.iter().map(|file| file.key).collect(), look.scope == Scope::All));
+    Unsaved { readings: Arc::new(readings), keys, now }
 }
 
 /// Reads files through the cache of that name, on all cores; the answers are in
@@ -252,17 +290,19 @@ impl<F: Fold> Readings<F> {
     pub fn get(&self, i: usize, file: &Found) -> io::Result<Box<Reading<F>>> {
         let known = match &self.places[i] {
             Place::Failed(e) => return Err(io::Error::new(e.kind(), e.to_string())),
-            Place::Kept(place) => self.cache.get(*place).map(|k| k.bytes),
-            Place::Fresh(fresh) => Some(&*fresh.bytes),
+            Place::Known(known) => known.bytes(self.cache.get()),
         };
         // What the cache cannot tell after all is read.
-        let known = known.and_then(|bytes| postcard::from_bytes(bytes).ok()).map(Ok);
+        let known = known.and_then(decoded).map(Ok);
         known.unwrap_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None))
     }
 
     fn read_missing(&mut self, look: &Look<'_>, missing: Vec<(usize, &Found, Option<cache::Place>)>) {
-        let cache = &self.cache;
-        let earlier = |place: cache::Place| postcard::from_bytes(cache.get(place)?.bytes).ok();
+        if missing.is_empty() {
+            return;
+        }
+        let cache = self.cache.get();
+        let earlier = |place: cache::Place| decoded(cache.get(place)?.bytes);
         // In the order in which they lie on disk: those of a folder mostly follow each other.
         let mut missing = missing;
         missing.sort_unstable_by_key(|(_, file, _)| file.key.inode);
@@ -275,7 +315,7 @@ impl<F: Fold> Readings<F> {
                 let read = folder.open(wanted, next);
                 let read = read.and_then(|f| read_one(&mut own.reader, f, wanted, place.and_then(earlier)));
                 let kept = read.and_then(|reading| own.keep(&reading));
-                (*i, kept.map_or_else(Place::Failed, Place::Fresh))
+                (*i, kept.map_or_else(Place::Failed, Place::Known))
             });
             places.collect::<Vec<_>>()
         });
@@ -287,17 +327,20 @@ impl<F: Fold> Readings<F> {
     /// What nobody asked for this time is kept too, unless all was asked for: then
     /// it is of files that are gone.
     fn save(&self, keys: &[Key], all: bool, now: i64) {
+        let cache = self.cache.get();
         let asked = keys.iter().zip(&self.places).filter_map(|(key, place)| match place {
-            Place::Kept(place) => self.cache.get(*place),
-            Place::Fresh(Fresh { bytes, whole }) => Some(Kept { key: *key, whole: *whole, bytes, newer: true }),
+            Place::Known(Known { lies: Lies::Kept(place), .. }) => cache.get(*place),
+            Place::Known(Known { lies: Lies::Fresh(bytes), whole }) => {
+                Some(Kept { key: *key, whole: *whole, bytes, newer: true })
+            }
             Place::Failed(_) => None,
         });
         let mut kept: Vec<Kept<'_>> = asked.collect();
         if !all {
             let asked: HashSet<(u64, u64)> = keys.iter().map(|key| (key.device, key.inode)).collect();
-            kept.extend(self.cache.all().filter(|k| !asked.contains(&(k.key.device, k.key.inode))));
+            kept.extend(cache.all().filter(|k| !asked.contains(&(k.key.device, k.key.inode))));
         }
-        self.cache.save(kept, now);
+        cache.save(kept, now);
     }
 }
 

@@ -7,10 +7,15 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
+use rustix::io::Errno;
+
+/// How much of a directory's list the kernel gives at once: for most that is all of it.
+const LISTED: usize = 32 << 10;
 
 /// What tells one version of one file from another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -65,8 +70,15 @@ impl Directory {
     /// out: no agent writes one.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.0)? {
-            let entry = entry?;
+        // It may have been listed before.
+        rustix::fs::seek(&self.0, SeekFrom::Start(0))?;
+        let mut buffer = [MaybeUninit::uninit(); LISTED];
+        let mut listed = RawDir::new(&self.0, &mut buffer);
+        while let Some(entry) = listed.next() {
+            let entry = match entry {
+                Err(Errno::NOENT) => break, // it was removed since
+                entry => entry?,
+            };
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name == "." || name == ".." {
                 continue;

@@ -25,11 +25,15 @@ const POOL: usize = 1 << 30;
 const BLOCK: usize = 64 << 10;
 /// Pieces are multiples of this.
 const STEP: usize = 16;
-/// Larger pieces are few, and come from the system.
-const LARGEST: usize = 4096;
-const SIZES: usize = LARGEST / STEP;
+/// Pieces up to this size are used again once they were given back.
+const AGAIN: usize = 4096;
+const SIZES: usize = AGAIN / STEP;
+/// Those above this are few, and come from the system,
+const LARGEST: usize = BLOCK / 4;
+/// but for those that hold zeros and are as large as this: a file is read into one at once.
+const WHOLE: usize = 256 << 10;
 /// From here on the pool is taken in huge pages, where there are any: a small
-/// answer does not reach it, and a large one needs few steps instead of thousands.
+/// answer does not reach it, and one that is large needs few steps instead of thousands.
 const HUGE_FROM: usize = 2 << 20;
 
 /// Where the pool starts; 0 while there is none. It is set before there are threads.
@@ -42,9 +46,9 @@ static GIVEN: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub struct Pool;
 
-/// Takes small pieces from the pool from now on. Where the kernel gives none,
-/// everything stays as it was.
-pub fn for_a_moment() {
+/// Takes small pieces from the pool from now on; `much` is whether the answer is known to be
+/// large. Where the kernel gives no pool, everything stays as it was.
+pub fn for_a_moment(much: bool) {
     if START.load(Ordering::Relaxed) != 0 {
         return;
     }
@@ -53,8 +57,9 @@ pub fn for_a_moment() {
     let Ok(start) = (unsafe { mmap_anonymous(null_mut(), POOL, ProtFlags::READ | ProtFlags::WRITE, flags) }) else {
         return;
     };
+    let from = if much { 0 } else { HUGE_FROM };
     // SAFETY: within the mapping; it changes only how the kernel backs it, or nothing.
-    let _ = unsafe { madvise(start.byte_add(HUGE_FROM), POOL - HUGE_FROM, Advice::LinuxHugepage) };
+    let _ = unsafe { madvise(start.byte_add(from), POOL - from, Advice::LinuxHugepage) };
     START.store(start.addr(), Ordering::Relaxed);
     few_steps();
 }
@@ -86,41 +91,59 @@ thread_local! {
 }
 
 impl Own {
-    fn take(&self, start: usize, size: usize) -> Option<*mut u8> {
-        let free = &self.free[size / STEP - 1];
-        let piece = free.get() as *mut usize;
-        if !piece.is_null() {
-            // SAFETY: a free piece is at least a step long, aligned, and nobody else's.
-            free.set(unsafe { *piece });
-            return Some(piece.cast());
+    /// A piece, and whether it is fresh: then it holds zeros.
+    fn take(&self, start: usize, size: usize) -> Option<(*mut u8, bool)> {
+        if let Some(free) = self.free.get(size / STEP - 1) {
+            let piece = free.get() as *mut usize;
+            if !piece.is_null() {
+                // SAFETY: a free piece is at least a step long, aligned, and nobody else's.
+                free.set(unsafe { *piece });
+                return Some((piece.cast(), false));
+            }
+        }
+        if size > LARGEST {
+            return give(start, size).map(|piece| (piece as *mut u8, true));
         }
         if self.end.get() - self.next.get() < size {
-            let given = GIVEN.fetch_add(BLOCK, Ordering::Relaxed);
-            if given > POOL - BLOCK {
-                return None;
-            }
-            self.next.set(start + given);
-            self.end.set(start + given + BLOCK);
+            let block = give(start, BLOCK)?;
+            self.next.set(block);
+            self.end.set(block + BLOCK);
         }
         let piece = self.next.get();
         self.next.set(piece + size);
-        Some(piece as *mut u8)
+        Some((piece as *mut u8, true))
     }
 
     /// # Safety
     /// The piece is of the pool, of this size, and used by nobody any more.
     unsafe fn give_back(&self, piece: *mut u8, size: usize) {
-        let free = &self.free[size / STEP - 1];
+        let Some(free) = self.free.get(size / STEP - 1) else { return };
         // SAFETY: a piece is at least a step long and aligned to one.
         unsafe { *piece.cast() = free.get() };
         free.set(piece.addr());
     }
 }
 
+/// Gives so much of the pool, while there is as much.
+fn give(start: usize, size: usize) -> Option<usize> {
+    let given = GIVEN.fetch_add(size, Ordering::Relaxed);
+    if given.checked_add(size)? > POOL {
+        GIVEN.fetch_sub(size, Ordering::Relaxed); // smaller ones may fit
+        return None;
+    }
+    Some(start + given)
+}
+
 /// The size of the piece that holds this, if it is one for the pool.
 fn piece(layout: Layout) -> Option<usize> {
     let small = layout.size() <= LARGEST && layout.size() > 0 && layout.align() <= STEP;
     small.then(|| layout.size().next_multiple_of(STEP))
+}
+
+/// The same of one that is to hold zeros.
+fn zeroed_piece(layout: Layout) -> Option<usize> {
+    let large = (WHOLE..=POOL).contains(&layout.size()) && layout.align() <= STEP;
+    if large { Some(layout.size().next_multiple_of(BLOCK)) } else { piece(layout) }
 }
 
 fn is_ours(memory: *mut u8) -> bool {
@@ -136,7 +159,7 @@ unsafe impl GlobalAlloc for Pool {
         let start = START.load(Ordering::Relaxed);
         if start != 0
             && let Some(size) = piece(layout)
-            && let Some(memory) = OWN.with(|own| own.take(start, size))
+            && let Some((memory, _)) = OWN.with(|own| own.take(start, size))
         {
             return memory;
         }
@@ -145,26 +168,28 @@ unsafe impl GlobalAlloc for Pool {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if piece(layout).is_none() {
-            // SAFETY: as promised to us.
-            return unsafe { System.alloc_zeroed(layout) };
-        }
-        // SAFETY: as promised to us; a piece of the pool may have been used before.
-        unsafe {
-            let memory = self.alloc(layout);
-            if !memory.is_null() {
-                memory.write_bytes(0, layout.size());
+        let start = START.load(Ordering::Relaxed);
+        if start != 0
+            && let Some(size) = zeroed_piece(layout)
+            && let Some((memory, fresh)) = OWN.with(|own| own.take(start, size))
+        {
+            if !fresh {
+                // SAFETY: the piece is as long, and nobody else's.
+                unsafe { memory.write_bytes(0, layout.size()) };
             }
-            memory
+            return memory;
         }
+        // SAFETY: as promised to us.
+        unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        match piece(layout).filter(|_| is_ours(memory)) {
+        match piece(layout) {
             // SAFETY: it came from the pool with this layout.
-            Some(size) => OWN.with(|own| unsafe { own.give_back(memory, size) }),
+            Some(size) if is_ours(memory) => OWN.with(|own| unsafe { own.give_back(memory, size) }),
+            None if is_ours(memory) => {} // its memory is left as it is
             // SAFETY: it came from the system with this layout.
-            None => unsafe { System.dealloc(memory, layout) },
+            _ => unsafe { System.dealloc(memory, layout) },
         }
     }
 

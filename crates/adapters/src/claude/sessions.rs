@@ -19,7 +19,7 @@ use super::transcripts::{Stored, Told};
 use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
-use crate::store::{self, Found, Fresh, in_parallel};
+use crate::store::{self, Found, Known, in_parallel};
 use crate::tool::{Call, Calls, mark};
 
 /// How many milliseconds a job may wait for its daemon to come up.
@@ -69,23 +69,23 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
             files.iter_mut().for_each(|agent| agent.whole = false);
             s.counts = false;
         }
-        if s.main.whole && !s.fresh.as_ref().is_some_and(|f| f.whole) {
+        if s.main.whole && !s.known.as_ref().is_some_and(|known| known.whole) {
             s.told = None; // there is more to tell of it
         }
         if live {
             watch.extend(s.main.path.parent().map(Path::to_owned));
         }
     }
-    let fresh: Vec<Option<Fresh>> = stored.iter_mut().map(|s| s.fresh.take()).collect();
+    let known: Vec<Option<Known>> = stored.iter_mut().map(|s| s.known.take()).collect();
     let told: Vec<OnceLock<Told>> =
         stored.iter_mut().map(|s| s.told.take().map(OnceLock::from).unwrap_or_default()).collect();
     let mut files = Vec::with_capacity(stored.len());
     let mut later = Vec::new();
-    for ((s, fresh), told) in stored.iter().zip(fresh).zip(&told) {
+    for ((s, known), told) in stored.iter().zip(known).zip(&told) {
         if told.get().is_none() {
             later.push((files.len(), s, told));
         }
-        files.push((&s.main, fresh));
+        files.push((&s.main, known));
         files.extend(s.agents().iter().map(|agent| (agent, None)));
     }
     let ((), saving) = store::read(look, cache, files).while_saving(|readings| {

@@ -16,7 +16,7 @@ use super::warning;
 use crate::json::Doc;
 use crate::look::{Look, Places, Report};
 use crate::reader::Source;
-use crate::store::{self, Finder, Found, Fresh, Loading, Readings, in_parallel, in_parallel_with};
+use crate::store::{self, Finder, Found, Known, Loading, Readings, in_parallel, in_parallel_with};
 
 /// One rollout of a thread.
 pub struct Stored {
@@ -28,8 +28,8 @@ pub struct Stored {
     pub superseded: bool,
     /// The file.
     pub file: Found,
-    /// What was read of it as it was found.
-    pub fresh: Option<Fresh>,
+    /// What was known of it as it was found.
+    pub known: Option<Known>,
 }
 
 /// Finds `sessions/YYYY/MM/DD/rollout-*.jsonl` and the archived ones, one per thread, and those before it of a thread
@@ -92,10 +92,10 @@ pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Found)> {
 /// Whether a thread is asked about.
 type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 
-fn found(
+fn found<'a>(
     look: &Look<'_>,
     report: &mut Report,
-    finder: impl Fn() -> Finder<Rollout> + Sync,
+    finder: impl Fn() -> Finder<'a, Rollout> + Sync,
     needed: Needed<'_>,
 ) -> Vec<Stored> {
     let mut problems = Vec::new();
@@ -158,10 +158,10 @@ fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// What could not be read, and why.
 type Problem = (PathBuf, String);
 
-fn in_folder(
+fn in_folder<'a>(
     look: &Look<'_>,
-    own: &mut Finder<Rollout>,
-    finder: &(impl Fn() -> Finder<Rollout> + Sync),
+    own: &mut Finder<'a, Rollout>,
+    finder: &(impl Fn() -> Finder<'a, Rollout> + Sync),
     folder: &Path,
     needed: Needed<'_>,
 ) -> (Vec<Stored>, Vec<Problem>, usize) {
@@ -200,10 +200,10 @@ fn in_folder(
                     Default::default()
                 }
             };
-            let fresh = early.map(|early| early.fresh);
+            let known = early.map(|early| early.known);
             let rewound = rollout_of(&entry.name).filter(|own| own != thread).map(str::to_owned);
             let file = Found { path, key, whole: false };
-            found.push(Stored { thread: (*thread).to_owned(), rewound, superseded: false, file, fresh });
+            found.push(Stored { thread: (*thread).to_owned(), rewound, superseded: false, file, known });
         }
         (found, problems)
     });

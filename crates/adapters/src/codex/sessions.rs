@@ -18,7 +18,7 @@ use crate::agent_process as ap;
 use crate::json::{Keep, Value};
 use crate::look::{About, Look, Report, Scope, Sighting, could_be};
 use crate::reader::{Fold, Reading};
-use crate::store::{self, Found, Fresh, Readings, in_parallel, read_all};
+use crate::store::{self, Found, Known, Readings, in_parallel, read_all};
 use crate::tool::Call;
 
 /// A call younger than this may not have started its command yet.
@@ -44,8 +44,8 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     // The terminal of a launched one tells what its store does not.
     report.watch.extend(held.threads.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
-    let fresh: Vec<Option<Fresh>> = stored.iter_mut().map(|s| s.fresh.take()).collect();
-    let readings = store::read(look, cache, stored.iter().map(|s| &s.file).zip(fresh).collect());
+    let known: Vec<Option<Known>> = stored.iter_mut().map(|s| s.known.take()).collect();
+    let readings = store::read(look, cache, stored.iter().map(|s| &s.file).zip(known).collect());
     let ((), saving) = readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
     report.saving.push(saving);
 }

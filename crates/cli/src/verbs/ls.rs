@@ -34,7 +34,7 @@ pub fn run(args: &Ls, common: &Common, out: &mut Out) -> Done {
     if let Some(code) = daemon::ask(out)? {
         return Ok(code);
     }
-    memory::for_a_moment();
+    memory::for_a_moment(args.all);
     check_host(args)?;
     let mut answer = look_with(args, common, None, |question| {
         if out.json && args.limit.is_none() { list_as_text(question, json::session) } else { list(question) }
