@@ -400,6 +400,11 @@ impl<'a> Value<'a> {
         self.number_text()?.parse().ok().or_else(rounded)
     }
 
+    /// A count: a number that is whole and not negative.
+    pub fn whole(&self) -> Option<u64> {
+        self.number_text()?.parse().ok()
+    }
+
     /// Any number.
     pub fn f64(&self) -> Option<f64> {
         self.number_text()?.parse().ok().filter(|n: &f64| n.is_finite())

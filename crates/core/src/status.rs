@@ -372,8 +372,13 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     };
     // A registry frozen at busy since the last record: it died in a turn that
     // was not written down yet.
-    let frozen =
-        e.state.filter(|(i, state)| **state == State::Busy && (e.turn.is_none() || e.all[*i].at > last_record));
+    let since = |i: usize| match (e.turn, e.unread) {
+        (Some(_), _) => e.all[i].at > last_record,
+        // What cannot be read may tell how that turn ended.
+        (None, Some(unread)) => e.all[unread].at.is_some_and(|last| e.all[i].at > Some(last)),
+        (None, None) => true,
+    };
+    let frozen = e.state.filter(|(i, state)| **state == State::Busy && since(*i));
     // And one frozen at rest since: what looks open was taken back, or its end was not written down yet.
     let rested = e.state.filter(|(i, state)| {
         matches!(state, State::Idle | State::Shell) && last_record.is_some() && e.all[*i].at > last_record

@@ -165,6 +165,11 @@ pub fn unread(pipe: impl std::os::fd::AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(pipe)?)
 }
 
+/// Whether nothing of that name is there, where opening it found nothing: a link that leads nowhere is something.
+pub fn is_absent(path: &Path, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err()
+}
+
 /// The device and inode that a path leads to.
 pub fn place(path: &Path) -> io::Result<(u64, u64)> {
     let stat = rustix::fs::stat(path)?;

@@ -32,6 +32,9 @@ use crate::tool::{Call, mark};
 /// Since this version a command typed with `!` also asks the model.
 const BASH_ASKS_MODEL: (u32, u32, u32) = (2, 1, 325);
 
+/// Since this version an answer that ended always has a `stop_reason`.
+const TELLS_REASONS: (u32, u32, u32) = (2, 1, 90);
+
 /// What `/login` says of itself when it went well, else `Login interrupted`.
 const LOGGED_IN: &str = "<local-command-stdout>Login successful";
 
@@ -75,7 +78,9 @@ pub struct Transcript {
     pub cwd: Option<String>,
     /// Where `/cd` has taken it.
     pub moved_to: Option<String>,
-    pub branch: Option<String>,
+    branch: Option<String>,
+    /// Where it last worked outside of its directory, and the branch there.
+    elsewhere: Option<(String, String)>,
     /// The session that `/branch` has copied it from; `--fork-session` does not say.
     pub forked_from: Option<String>,
     version: (u32, u32, u32),
@@ -126,6 +131,8 @@ pub struct Transcript {
     messages: BTreeMap<u64, [u64; 4]>,
     /// An answer does not say what it used.
     uncounted: bool,
+    /// Some answer has a `stop_reason`.
+    tells_reasons: bool,
     gapped: bool,
     /// Copies of how files were stand in it, and anything else: 2.1.47 leaves a file of nothing but copies whenever it
     /// goes on with a session.
@@ -133,7 +140,8 @@ pub struct Transcript {
     speaks: bool,
     /// Something was said in it.
     said: bool,
-    /// Nothing since the gap tells whether the turn was ended before: what a tool gives does not.
+    /// Nothing since the gap, or since a line that was lost, tells whether the turn was ended before: what a tool gives
+    /// does not.
     blind: bool,
 }
 
@@ -175,6 +183,30 @@ impl Transcript {
     /// Whether the model was told that this task of its own has come to an end.
     pub fn was_told_of(&self, task: &str) -> bool {
         self.told_of.contains(&xxh3_64(task.as_bytes()))
+    }
+
+    /// A branch belongs to the directory that it was seen in.
+    fn checked_out(&mut self, cwd: &[u8], branch: &[u8]) {
+        let own = self.cwd.as_deref().is_none_or(|own| cwd.is_empty() || is_within(cwd, own.as_bytes()));
+        let known = if own { self.branch.as_deref() } else { self.elsewhere.as_ref().map(|(_, b)| b.as_str()) };
+        let there = own || self.elsewhere.as_ref().is_some_and(|(at, _)| at.as_bytes() == cwd);
+        if there && known.map(str::as_bytes) == Some(branch) {
+            return;
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match own {
+            true => self.branch = Some(text(branch)),
+            false => self.elsewhere = Some((text(cwd), text(branch))),
+        }
+    }
+
+    /// The branch in this directory, as far as it is known.
+    pub fn branch_in(&self, cwd: Option<&str>) -> Option<&str> {
+        let own = cwd.zip(self.cwd.as_deref()).is_none_or(|(cwd, own)| is_within(cwd.as_bytes(), own.as_bytes()));
+        match &self.elsewhere {
+            Some((at, branch)) if Some(at.as_str()) == cwd => Some(branch),
+            _ => self.branch.as_deref().filter(|_| own),
+        }
     }
 
     fn summary(&mut self, line: Value<'_>) {
@@ -272,13 +304,17 @@ impl Transcript {
             // Without any id it can only be itself.
             let ids = [message.get("id"), line.get("uuid"), line.get("timestamp")];
             let id = ids.iter().find_map(Value::some_str).unwrap_or("");
-            let count = |key: &str| usage.get(key).u64().unwrap_or(0);
+            let number = |key: &str| Some(usage.get(key)).filter(|n| n.exists()).map(|n| n.whole());
+            // Without a cache there are no such numbers.
+            let cached = |key: &str| number(key).unwrap_or(Some(0));
             let used = [
-                count("input_tokens"),
-                count("output_tokens"),
-                count("cache_read_input_tokens"),
-                count("cache_creation_input_tokens"),
+                number("input_tokens").flatten(),
+                number("output_tokens").flatten(),
+                cached("cache_read_input_tokens"),
+                cached("cache_creation_input_tokens"),
             ];
+            self.uncounted |= used.contains(&None);
+            let used = used.map(Option::unwrap_or_default);
             grow(self.messages.entry(xxh3_64(id.as_bytes())).or_default(), &used);
         }
         if self.is_aside(line) {
@@ -317,9 +353,13 @@ impl Transcript {
             // Where the limit cut it off it goes on by itself, or says that it failed.
             Some("tool_use" | "pause_turn" | "max_tokens") => false,
             Some(_) => true,
-            // 2.0 writes no stop_reason, and an answer that was cut off has none.
-            None => last_block == Some("text") && !line.get("isAbortedMidStream").is_true(),
+            // 2.1.47 never writes one; where it is written, what has none is not the end of an answer.
+            None => {
+                let silent = !self.tells_reasons && self.version < TELLS_REASONS;
+                last_block == Some("text") && silent && !line.get("isAbortedMidStream").is_true()
+            }
         };
+        self.tells_reasons |= message.get("stop_reason").exists();
         if over {
             self.close(Stand::Well);
         } else {
@@ -444,9 +484,9 @@ impl Fold for Transcript {
         if self.forked_from.is_none() {
             self.forked_from = line.get("forkedFrom").get("sessionId").some_str().map(str::to_owned);
         }
-        let branch = line.get("gitBranch");
-        if !branch.word().is_empty() && self.branch.as_ref().map(String::as_bytes) != Some(branch.word()) {
-            self.branch = branch.some_str().map(str::to_owned);
+        let branch = line.get("gitBranch").word();
+        if !branch.is_empty() {
+            self.checked_out(line.get("cwd").word(), branch);
         }
         if let Some(text) = line.get("version").some_str() {
             self.version = version(text);
@@ -503,7 +543,7 @@ impl Fold for Transcript {
     fn lost(&mut self) {
         self.stand = Stand::Unseen;
         self.calls.clear();
-        self.blind = false;
+        self.blind = true;
     }
 
     fn knows_head(&self) -> bool {
@@ -530,6 +570,11 @@ fn need(error: &str) -> Option<Need> {
         "rate_limit" | "billing_error" => Some(Need::Limit),
         _ => None,
     }
+}
+
+/// Whether a directory is another one, or lies in it.
+fn is_within(directory: &[u8], other: &[u8]) -> bool {
+    directory.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 fn grow(kept: &mut [u64; 4], seen: &[u64; 4]) {

@@ -6,7 +6,6 @@
 //! to another session, and its sub-agents with it.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -138,7 +137,7 @@ impl<'a> History<'a> {
     fn read(&self) -> (Exits, Option<String>) {
         let key = match file::open(&self.path) {
             Ok((_, key)) => key,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Default::default(),
+            Err(e) if file::is_absent(&self.path, &e) => return Default::default(),
             Err(e) => return (Exits::default(), Some(e.to_string())),
         };
         let files = [Found { path: self.path.clone(), key, whole: true }];

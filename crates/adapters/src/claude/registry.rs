@@ -116,7 +116,7 @@ fn names(dir: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<String> {
 fn read(path: &Path) -> Result<Option<Entry>, String> {
     let bytes = match file::read_small(path, LARGEST) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if file::is_absent(path, &e) => return Ok(None),
         Err(e) => return Err(e.to_string()),
     };
     let doc = Doc::parse(&bytes, |_, _| true, 4096).map_err(|_| "not a registry entry: broken JSON".to_owned())?;

@@ -271,6 +271,11 @@ impl Seen {
         let exact = self.counts && reading.is_exact() && self.agents.iter().all(|a| a.is_exact());
         let all = || std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold));
         let counted = exact.then(all).and_then(Transcript::tokens_together);
+        // It knows nothing of an answer that a person has cut off.
+        let (accounted, cost) = match counted.is_none() && matches!(reading.fold.stand, Stand::Aborted(_)) {
+            true => (None, None),
+            false => (accounted, cost),
+        };
         // Messages miss what `/compact` used; the accounting misses a run that was killed, and its cost.
         let size = |t: &Tokens| t.input + t.output + t.cache_read + t.cache_write;
         let tokens = [counted, accounted].into_iter().flatten().max_by_key(size);
@@ -321,7 +326,13 @@ fn sighting(
     // What an entry said that a killed process left behind is nothing of the one that is here, or of one that came since
     // and was left.
     let is_past = |e: &&Entry| e.state_at.zip(transcript).is_some_and(|(at, t)| t.was_left_by_one_since(at));
-    let speaks = if bond.is_some() { entry } else { known.filter(|e| moved.is_none() && !is_past(e)) };
+    // Who came after the last record and was at rest has not ended the turn that an earlier one was at.
+    let came_after = |e: &&Entry| {
+        let since = e.started.zip(transcript.and_then(|t| t.updated)).is_some_and(|(began, last)| began > last);
+        since && matches!(e.state, Some(State::Idle | State::Shell))
+    };
+    let left_behind = || entries.iter().map(|(e, _)| e).find(|e| moved.is_none() && !is_past(e) && !came_after(e));
+    let speaks = if bond.is_some() { entry } else { left_behind() };
     if let Some((entry, state)) = speaks.and_then(|e| e.state.clone().map(|s| (e, s))) {
         let source = look.places.shown(&entry.path);
         observations.push(Observation::new(Witness::Registry, Fact::State(state)).at(entry.state_at).from(source));
@@ -523,17 +534,18 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
             cwd,
             prompt: intent(),
             started_at: registered.or(job.and_then(|j| j.created)),
-            updated_at: known.and_then(|e| e.state_at).or(job.and_then(|j| j.updated)),
+            updated_at: known.and_then(|e| e.state_at).or(job.and_then(|j| j.updated)).max(registered),
             ..About::default()
         };
     };
     let t = seen.reading.map(|r| r.fold).unwrap_or_default();
+    let branch = t.branch_in(cwd.as_deref()).map(str::to_owned);
     let name = t.custom_title.or(t.agent_name).or(named);
     About {
         title: name.clone().or(t.other_title),
         name,
         cwd,
-        branch: t.branch,
+        branch,
         model: t.model,
         prompt: t.prompt.or_else(intent),
         started_at: t.started.map(Time).or(registered),

@@ -65,6 +65,7 @@ mod page;
 mod pi_sessions;
 mod playing;
 mod reading;
+mod recorded;
 mod records;
 mod registered;
 mod resuming;

@@ -97,7 +97,7 @@ fn an_answer_that_was_cut_off_is_none_and_what_comes_after_an_interruption_opens
     };
     claude.session(&id(1)).asked("fix it").said(answer(true));
     claude.session(&id(2)).asked("fix it").said(answer(true)).interrupted();
-    // Versions before 2.1 never say why an answer stopped.
+    // This version always says why an answer stopped; what others do is in `recorded`.
     claude.session(&id(3)).asked("fix it").said(answer(false));
     // Of two tools one still gives what it had.
     let calls = |n: u64| claude.session(&id(n)).asked("fix it").calls("Bash", json!({"command": "make"}));
@@ -106,7 +106,7 @@ fn an_answer_that_was_cut_off_is_none_and_what_comes_after_an_interruption_opens
     let seen = list(&sandbox);
     seen.expect(&id(1), "interrupted", None);
     seen.expect(&id(2), "stopped", None);
-    seen.expect(&id(3), "done", None);
+    seen.expect(&id(3), "interrupted", None);
     seen.expect(&id(4), "stopped", None);
     seen.expect(&id(5), "interrupted", None);
 }
