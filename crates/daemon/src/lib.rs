@@ -59,7 +59,7 @@ use crate::warm::Warm;
 use crate::watching::Watching;
 
 /// The argument that makes `lariat` the daemon.
-pub const VERB: &str = lariat_engine::stop::DAEMON_VERB;
+pub const VERB: &str = lariat_engine::servers::DAEMON_VERB;
 
 /// How it is to run.
 #[derive(Clone, Default, Debug)]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Places;
+use lariat_engine::servers::DAEMON_LOCK;
 use lariat_engine::sockets;
-use lariat_engine::stop::DAEMON_LOCK;
 use lariat_protocol::client::{Client, ClientError};
 use lariat_protocol::wire::{Hello, PROTOCOL};
 use lariat_shim::socket;

@@ -44,6 +44,7 @@ pub mod resume;
 mod says;
 pub mod send;
 pub mod series;
+pub mod servers;
 pub mod sockets;
 pub mod start;
 pub mod stop;

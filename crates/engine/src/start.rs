@@ -37,8 +37,8 @@ use crate::first;
 use crate::launched::{All, Launched, Record};
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
+use crate::servers;
 use crate::sockets;
-use crate::stop;
 use crate::worktree::WorktreeError;
 
 /// How long an agent may take to show its id.
@@ -577,7 +577,7 @@ fn last_words(folder: &Path) -> String {
 pub(crate) fn take_back(places: &Places, folder: &Path, handle: &str) -> bool {
     let launched = Launched::read(folder).ok().flatten();
     // An earlier run of it may have been the first to need what others need.
-    let Ok(spared) = stop::hosts(places, "", &HashSet::new()) else { return false };
+    let Ok(spared) = servers::hosts(places, "", &HashSet::new()) else { return false };
     let tree = Tree {
         root: launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into()),
         marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],

@@ -22,36 +22,32 @@
 //! A session that a gateway runs has no process: its open run is ended through
 //! the gateway, by `stop` and `kill` alike, and the wish names the run.
 
-use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::remote::Remote;
-use lariat_adapters::{Adapter, agent_process as ap};
 use lariat_core::{Fact, Intent, Session, Time, Want};
 use lariat_shim::record::Process;
 use lariat_shim::start::StartError;
+use lariat_sys::clock;
 use lariat_sys::point::point;
 use lariat_sys::process::{Identity, is_gone};
-use lariat_sys::scan::{self, ScanError, Table};
+use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
-use lariat_sys::{clock, file, locks};
 
 use crate::acp;
 use crate::launched::{self, Launched};
 use crate::list::{Known, Question, list};
 use crate::records::{self, Locks, Run, Wish, Wishes};
-
-/// What the daemon holds for as long as it runs, among our files; never deleted.
-pub const DAEMON_LOCK: &str = "daemon.lock";
-/// How lariat is called as the daemon.
-pub const DAEMON_VERB: &str = "__daemon";
+use crate::servers::{hosts, is_kept, own_daemon};
 
 /// How `stop` waits before it ends everything, unless told otherwise.
 pub const GRACE: Duration = Duration::from_secs(10);
 /// How long after the grace period a session may still be writing its end.
 const AFTERMATH: Duration = Duration::from_secs(10);
+/// How long one that must be told to end has for that when it is killed.
+const TOLD: Duration = Duration::from_secs(4);
 
 /// How to end a session.
 #[derive(Clone, Debug)]
@@ -312,39 +308,6 @@ fn tree(
     Ok(Tree { root, marks, spared, aside })
 }
 
-/// Lariat's own daemon, which is nobody's, though a tool of the session may have started it: whoever holds its lock and runs as
-/// it.
-fn own_daemon(places: &Places) -> Option<u32> {
-    let (_, key) = file::open(&places.state.join(DAEMON_LOCK)).ok()?;
-    // Some file systems show another device here; the inode and what runs there say enough.
-    let held = locks::held().ok()?.into_iter().filter(|lock| lock.inode == key.inode);
-    let is_it = |p: &scan::Process| p.arguments().nth(1) == Some(DAEMON_VERB) && ap::runs(p, &["lariat"]).is_some();
-    held.map(|lock| lock.pid).find(|pid| matches!(scan::look(*pid), Ok(Some(p)) if is_it(&p)))
-}
-
-/// The servers that others need: their sessions stand below one, though this one may have needed it first. One is ended only
-/// where it can be shown that nobody does.
-pub(crate) fn hosts(places: &Places, id: &str, spared: &HashSet<u32>) -> Result<HashSet<u32>, ScanError> {
-    let table = Table::scan()?;
-    let adapters = lariat_adapters::all();
-    let host = |p: &scan::Process| adapters.iter().copied().find(|a| a.hosts(p));
-    let servers: Vec<_> = table.iter().filter_map(|p| Some((p, host(p)?))).collect();
-    if servers.is_empty() {
-        return Ok(HashSet::new());
-    }
-    // Looked at now: a session may have come since.
-    let now = list(Question { scope: Scope::Live, ..Question::of(places) });
-    let others: Vec<_> = now.listing.sessions.iter().filter(|o| o.id.raw() != id).collect();
-    // One without a process may be between two.
-    let is_coming = |agent: &str| others.iter().any(|o| o.agent == agent && o.live.is_none() && o.pid.is_none());
-    let is_anothers = |pid: u32| spared.contains(&pid) || others.iter().any(|o| o.pid == Some(pid));
-    let is_needed = |(p, adapter): &(&scan::Process, &dyn Adapter)| {
-        let seen = !now.partial && adapter.takes_for_its_own(places, p);
-        !seen || is_coming(adapter.name()) || table.descendants(p.pid).iter().any(|below| is_anothers(below.pid))
-    };
-    Ok(servers.into_iter().filter(is_needed).map(|(p, _)| p.pid).collect())
-}
-
 fn copy(e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), e.to_string())
 }
@@ -387,10 +350,15 @@ fn end(
     let adapter = lariat_adapters::named(session.agent);
     let mut marks = adapter.map(|a| a.marks(session.native_id.raw())).unwrap_or_default();
     marks.extend(session.handle.iter().map(|h| (lariat_shim::MARK.to_owned(), h.clone())));
-    let gentle = adapter.filter(|_| !how.hard).map(|a| a.gentle()).unwrap_or_default();
+    let (gentle, grace) = match adapter {
+        // Killed at once, it would be started again by whoever keeps it.
+        Some(adapter) if how.hard && is_kept(adapter, &root)? => (adapter.gentle(), TOLD),
+        Some(adapter) if !how.hard => (adapter.gentle(), how.grace),
+        _ => (Default::default(), how.grace),
+    };
     let house = session.handle.as_ref().and_then(|h| read_launched(places, h)).map(|l| l.house()).unwrap_or_default();
     let tree = tree(places, session.id.raw(), session.handle.as_deref(), others, Some(root.clone()), marks)?;
-    let mut ended = tree.end_in(&house, gentle, how.grace)?;
+    let mut ended = tree.end_in(&house, gentle, grace)?;
     if ended.survivors.is_empty() && matches!(root.is_alive(), Ok(true)) {
         ended.survivors.push(Survivor { pid: root.pid, comm: session.agent.to_owned(), refused: false });
     }

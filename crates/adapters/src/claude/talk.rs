@@ -52,12 +52,20 @@ impl Language for Lines {
                     let output = given.str().map_or_else(texts, str::to_owned);
                     Some(Said::result(i.get("tool_use_id").str()?, Some(output), Some(i.get("is_error").is_true())))
                 });
+                let command = text.and_then(typed_for_a_shell);
+                let prompt = prompt.map(str::to_owned).or(command);
                 prompt.map(|t| Said::new(Speaker::Person, at, t)).into_iter().chain(results).collect()
             }
             Some("assistant") => content.items().filter_map(|block| block_said(block, at, message.get("id"))).collect(),
             _ => Vec::new(),
         }
     }
+}
+
+/// A command for a shell, as a person types it.
+fn typed_for_a_shell(text: &str) -> Option<String> {
+    let command = text.trim().strip_prefix("<bash-input>")?.strip_suffix("</bash-input>")?;
+    Some(format!("!{}", command.trim()))
 }
 
 fn block_said(block: Value<'_>, at: Option<Time>, message: Value<'_>) -> Option<Said> {

@@ -175,6 +175,9 @@ fn claude_forks_under_a_name_of_its_own_and_takes_its_own_commands() {
     let sent = act(&stage, &["send", handle, "/compact"]);
     assert_eq!(sent["outcome"], "sent", "{sent}");
     stage.until("idle", "");
+    let sent = act(&stage, &["send", handle, "!touch made"]);
+    assert_eq!(sent["outcome"], "sent", "{sent}");
+    stage.until("idle", "");
     let fork = act(&stage, &["fork", "login", "aside", "--headless", "--force"]);
     until_done(&stage, text(&fork, "handle"));
     act(&stage, &["stop", handle]);

@@ -331,6 +331,25 @@ fn killed_in_the_background() {
 }
 
 #[test]
+fn killed_through_lariat_in_the_background() {
+    let stage = Stage::new("bg-killed-by-us");
+    let claude = Claude::install(&stage.sandbox, &stage.model);
+    let job = background(&stage, &claude, "HOLD here hello");
+    stage.model.wait_for_hold("here", DEADLINE);
+    claude.wait_for_transcript(&asked("HOLD here hello"), DEADLINE);
+    let row = stage.until_at_work("HOLD here hello");
+    stage.sandbox.world().run(&stage.lariat().args(["kill", row.id()])).expect_success();
+    gone(&stage, &row.0["pid"]);
+    // Its daemon takes it for one that has ended, and brings nothing back; of one that crashed it says so.
+    let state = claude.store().join("jobs").join(&job).join("state.json");
+    let told = || std::fs::read_to_string(&state).unwrap_or_default();
+    wait_until("the daemon knows", DEADLINE, || !told().contains(r#""state": "working""#));
+    assert!(told().contains(r#""state": "done""#), "{}", told());
+    let row = stage.now().ended("stopped");
+    stage.agree(&row);
+}
+
+#[test]
 fn two_processes_on_one_session() {
     let stage = Stage::new("tui-and-p");
     let claude = Claude::install(&stage.sandbox, &stage.model);
