@@ -405,6 +405,11 @@ impl<'a> Value<'a> {
         self.number_text()?.parse().ok()
     }
 
+    /// How many of something: none where that is left out; `None` if what is there does not tell.
+    pub fn count(&self) -> Option<u64> {
+        self.node().map_or(Some(0), |_| self.whole())
+    }
+
     /// Any number.
     pub fn f64(&self) -> Option<f64> {
         self.number_text()?.parse().ok().filter(|n: &f64| n.is_finite())

@@ -129,14 +129,8 @@ impl Tally {
             return;
         }
         let at = used.at.unwrap_or(0);
-        let (Ok(at), Some(counts)) = (u32::try_from(at), all_u32(counts)) else {
-            self.absurd = self.absurd.saturating_add(1);
-            return;
-        };
-        let Some(model) = self.model(model) else {
-            self.absurd = self.absurd.saturating_add(1);
-            return;
-        };
+        let (Ok(at), Some(counts)) = (u32::try_from(at), all_u32(counts)) else { return self.refuse() };
+        let Some(model) = self.model(model) else { return self.refuse() };
         if self.places.is_empty() {
             let mut from = 0;
             while let Some((entry, next)) = self.uses.entry(from) {
@@ -156,6 +150,11 @@ impl Tally {
                 }
             }
         }
+    }
+
+    /// A record tells a number that is none, and so cannot be taken in.
+    pub fn refuse(&mut self) {
+        self.absurd = self.absurd.saturating_add(1);
     }
 
     /// The models that the records name by number.

@@ -36,6 +36,18 @@ pub enum Stand {
     Aborted(String),
 }
 
+/// Whether the thread's total is known.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+enum Total {
+    /// As it was told last.
+    #[default]
+    Told,
+    /// A line since could not be read, and may have had another: the next one tells.
+    Lost,
+    /// So, and what the process counts is not all: only a record tells.
+    Apart,
+}
+
 /// The fold of one rollout.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "named after what the lines say")]
@@ -78,7 +90,10 @@ pub struct Rollout {
     root: Option<String>,
     /// Calls without an output.
     pub calls: Vec<Call>,
-    pub tokens: Option<[u64; 4]>,
+    tokens: Option<[u64; 4]>,
+    total: Total,
+    /// It has records of responses: a process's own count does not tell the thread's total.
+    has_records: bool,
     /// What its process said last that it has counted, and whether a record of a response came since: the record has
     /// the thread's total, and the process only its own, which lacks what was killed before it could be counted.
     counted: Option<[u64; 4]>,
@@ -93,6 +108,8 @@ pub struct Rollout {
     /// Whether the open turn has shown what was asked, and whether anything came of that.
     asked: bool,
     gave: bool,
+    /// Lines are missing that may have shown it.
+    missed: bool,
     /// It is of a version that says so when a turn fails.
     tells_errors: bool,
     /// A line since could not be read, and may have begun or ended a turn.
@@ -104,7 +121,8 @@ pub struct Rollout {
 impl Rollout {
     /// The thread's totals as Codex counts them: `input` includes `cache_read`.
     pub fn tokens(&self) -> Option<Tokens> {
-        self.tokens.map(|[input, output, cache_read, cache_write]| Tokens { input, output, cache_read, cache_write })
+        let known = self.tokens.filter(|_| self.total == Total::Told);
+        known.map(|[input, output, cache_read, cache_write]| Tokens { input, output, cache_read, cache_write })
     }
 
     fn meta(&mut self, p: Value<'_>) {
@@ -144,7 +162,7 @@ impl Rollout {
                 self.calls.clear();
                 self.open();
                 (self.needs, self.wrong, self.plan) = (None, None, None);
-                (self.asked, self.gave) = (false, false);
+                (self.asked, self.gave, self.missed) = (false, false, false);
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
                 let error = p.get("error");
@@ -153,10 +171,7 @@ impl Rollout {
                     (Some(message), _) => (Stand::Failed(message.to_owned()), need(error.get("codex_error_info"))),
                     (None, _) if error.exists() => (Stand::Failed("the turn failed".into()), None),
                     (None, Some((message, needs))) => (Stand::Failed(message), needs),
-                    (None, None) if self.came_to_nothing(p) => {
-                        (Stand::Failed("it ended without an answer".into()), None)
-                    }
-                    (None, None) => (Stand::Well, None),
+                    (None, None) => (self.ended(p), None),
                 };
                 self.close(stand);
                 (self.needs, self.failed_at) = (needs, at);
@@ -202,11 +217,17 @@ impl Rollout {
         }
     }
 
-    /// Versions that say nothing of an error anywhere end a turn that failed like any other: what was asked then has
-    /// nothing behind it, and they say that nothing was answered. Those that name the root of a turn say it.
-    fn came_to_nothing(&self, end: Value<'_>) -> bool {
+    /// How a turn ended of which no error is told. Versions that say nothing of an error anywhere end a turn that failed
+    /// like any other: what was asked then has nothing behind it, and they say that nothing was answered. Those that
+    /// name the root of a turn say it.
+    fn ended(&self, end: Value<'_>) -> Stand {
         let silent = end.entries().any(|(key, said)| key == "last_agent_message" && said.some_str().is_none());
-        self.asked && !self.gave && silent && !self.tells_errors && !end.get("root_turn_id").exists()
+        let mute = silent && !self.gave && !self.tells_errors && !end.get("root_turn_id").exists();
+        match (mute, self.missed) {
+            (true, true) => Stand::Unseen,
+            (true, false) if self.asked => Stand::Failed("it ended without an answer".into()),
+            _ => Stand::Well,
+        }
     }
 
     /// Of several calls at once, no output is written before all have ended.
@@ -217,6 +238,8 @@ impl Rollout {
     }
 
     fn asked(&mut self, text: Option<&str>) {
+        // What is missing stands before what was asked: nothing was given yet.
+        self.missed &= self.asked;
         self.asked = true;
         if self.prompt.is_none() && !self.gapped {
             self.prompt = text.map(|t| t.trim().to_owned());
@@ -284,7 +307,7 @@ impl Rollout {
     fn record(&mut self, total: Value<'_>) {
         if total.exists() {
             (self.tokens, self.recorded, self.before) = (count(total), true, None);
-            self.fresh = false;
+            (self.total, self.has_records, self.fresh) = (Total::Told, true, false);
         }
     }
 
@@ -292,9 +315,10 @@ impl Rollout {
     fn count(&mut self, info: Value<'_>) {
         let total = info.get("total_token_usage");
         let told = count(total);
-        self.fresh |= told.is_none() && self.tokens.is_some();
+        self.fresh |= !total.exists() && self.tokens.is_some();
         if told.is_some() && std::mem::take(&mut self.fresh) && told == count(info.get("last_token_usage")) {
-            (self.before, self.counted) = (self.tokens, None);
+            self.start_anew();
+            self.counted = None;
         }
         if !total.exists() || told.is_some() && self.counted == told {
             return;
@@ -302,17 +326,38 @@ impl Rollout {
         self.counted = told;
         // Of a context that has no room left it says just that, in place of what was used.
         if told.is_some_and(|used| used == [0; 4]) && total.get("total_tokens").u64() > Some(0) {
-            self.before = self.tokens;
-            return;
+            return self.start_anew();
         }
         if !std::mem::take(&mut self.recorded) {
             let before = self.before.unwrap_or_default();
-            self.tokens = told.map(|used| std::array::from_fn(|i| used[i].saturating_add(before[i])));
+            let now = told.map(|used| std::array::from_fn(|i| used[i].saturating_add(before[i])));
+            // One that has shrunk was begun anew in a line that could not be read.
+            let shrunk =
+                self.tokens.zip(now).is_some_and(|(old, now)| old.iter().zip(now).any(|(old, now)| *old > now));
+            self.total = match self.total {
+                Total::Lost if !shrunk && !self.has_records => Total::Told,
+                Total::Lost => Total::Apart,
+                known => known,
+            };
+            self.tokens = now;
+        }
+    }
+
+    /// The process counts from nothing: what was used before comes on top of that, if it is known.
+    fn start_anew(&mut self) {
+        self.before = self.tokens;
+        if self.total == Total::Lost {
+            self.total = Total::Apart;
         }
     }
 
     fn is_current(&self, turn: Option<String>) -> bool {
         turn.is_none() || self.turn.is_none() || turn == self.turn || turn == self.root
+    }
+
+    /// What is left out, or cannot be read, may have been what was asked, or an answer.
+    fn miss(&mut self) {
+        (self.asked, self.gave, self.missed) = (false, false, true);
     }
 
     fn open(&mut self) {
@@ -331,9 +376,9 @@ impl Rollout {
 /// A total, if it is one that we know.
 fn count(usage: Value<'_>) -> Option<[u64; 4]> {
     let count = |key: &str| usage.get(key).u64();
-    let beside = |key: &str| count(key).unwrap_or(0);
+    let beside = |key: &str| usage.get(key).count();
     let (input, output) = count("input_tokens").zip(count("output_tokens"))?;
-    Some([input, output, beside("cached_input_tokens"), beside("cache_write_input_tokens")])
+    Some([input, output, beside("cached_input_tokens")?, beside("cache_write_input_tokens")?])
 }
 
 /// Whether a version writes down that a turn has failed: 0.133 does not, 0.152 does.
@@ -455,13 +500,17 @@ impl Fold for Rollout {
         (self.turn, self.turn_at) = (None, None);
         self.calls.clear();
         (self.tokens, self.counted, self.recorded, self.before, self.wrong) = (None, None, false, None, None);
-        self.fresh = false;
-        self.gave = true; // what is left out, or cannot be read, may have been an answer
+        (self.fresh, self.total) = (false, Total::Told);
+        self.miss();
         self.gapped = true;
     }
 
     fn lost(&mut self) {
-        (self.unsure, self.gave) = (true, true);
+        self.unsure = true;
+        // It may have begun a turn, the end of which has another id.
+        (self.turn, self.root) = (None, None);
+        self.total = if self.has_records { Total::Apart } else { self.total.max(Total::Lost) };
+        self.miss();
     }
 
     fn knows_head(&self) -> bool {
@@ -476,3 +525,7 @@ impl Fold for Rollout {
         self.tokens.is_some() && self.model.is_some()
     }
 }
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod tests;

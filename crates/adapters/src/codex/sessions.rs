@@ -465,7 +465,7 @@ fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
     let path = look.places.codex.join("session_index.jsonl");
     let key = match file::open(&path) {
         Ok((_, key)) => key,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !path.is_symlink() => return BTreeMap::new(),
         Err(e) => {
             report.warnings.push(warning(look, &path, e.to_string()));
             return BTreeMap::new();

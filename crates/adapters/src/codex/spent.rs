@@ -47,9 +47,11 @@ struct Responses {
 /// `input` with the cache, `output`, `cache_read`, `cache_write`.
 type Count = [u64; 4];
 
-fn count(usage: Value<'_>) -> Count {
-    let keys = ["input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens"];
-    keys.map(|key| usage.get(key).u64().unwrap_or(0))
+/// `None` if what is told is no number.
+fn count(usage: Value<'_>) -> Option<Count> {
+    let count = |key: &str| usage.get(key).count();
+    let (input, output) = (count("input_tokens")?, count("output_tokens")?);
+    Some([input, output, count("cached_input_tokens")?, count("cache_write_input_tokens")?])
 }
 
 impl Responses {
@@ -76,25 +78,33 @@ impl Responses {
     }
 
     fn record(&mut self, p: Value<'_>, at: Option<i64>) {
-        let total = p.get("thread_token_usage");
-        let used = count(p.get("usage"));
+        let (total, used) = (p.get("thread_token_usage"), count(p.get("usage")));
+        let told = count(total);
+        if total.exists() {
+            self.total = told;
+        }
+        self.recorded = used;
+        let Some(used) = used else { return self.tally.refuse() };
         let known = match p.get("response_id").some_str() {
             Some(id) => spent::known_by(&[id.as_bytes()]),
-            None => self.known_by_total(&count(total), &used),
+            None => self.known_by_total(&told.unwrap_or_default(), &used),
         };
-        if total.exists() {
-            self.total = Some(count(total));
-        }
-        self.recorded = Some(used);
         self.use_(known, at, used);
     }
 
     fn token_count(&mut self, info: Value<'_>, at: Option<i64>) {
         let (total, last) = (info.get("total_token_usage"), info.get("last_token_usage"));
-        let (told, last) = (count(total), last.exists().then(|| count(last)));
         if !total.exists() {
             return;
         }
+        let Some(told) = count(total) else {
+            // What the next total has grown by is not one answer.
+            self.total = None;
+            return if self.recorded.take().is_none() {
+                self.tally.refuse()
+            };
+        };
+        let last = count(last).filter(|_| last.exists());
         let (recorded, before) = (self.recorded.take(), self.total.replace(told));
         if before == Some(told) || recorded.is_some() && recorded == last {
             return; // nothing new, or told by the record before it

@@ -94,18 +94,22 @@ pub struct Chat {
     /// All messages were put together anew right after a gap: whether that took a prompt back cannot
     /// be told from there.
     unsure: bool,
-    /// Usage by hash of the message id: `input, output, cache_read`.
-    used: BTreeMap<u64, [u64; 3]>,
+    /// Usage by hash of the message id: `input, output, cache_read`; of some answers it is not told.
+    used: BTreeMap<u64, Option<[u64; 3]>>,
 }
 
 impl Chat {
     /// What all messages together used, those taken back included. `input` includes `cache_read`, as
-    /// Gemini counts.
-    pub fn tokens_together<'a>(all: impl Iterator<Item = &'a Chat>) -> Tokens {
-        let mut used: BTreeMap<u64, [u64; 3]> = BTreeMap::new();
-        used.extend(all.flat_map(|c| &c.used).map(|(id, u)| (*id, *u)));
-        let sum = |i: usize| used.values().fold(0u64, |sum, u| sum.saturating_add(u[i]));
-        Tokens { input: sum(0), output: sum(1), cache_read: sum(2), cache_write: 0 }
+    /// Gemini counts. `None` if an answer does not say what it used.
+    pub fn tokens_together<'a>(all: impl Iterator<Item = &'a Chat>) -> Option<Tokens> {
+        let mut used: BTreeMap<u64, Option<[u64; 3]>> = BTreeMap::new();
+        for (id, told) in all.flat_map(|c| &c.used) {
+            let known = used.entry(*id).or_default();
+            *known = told.or(*known);
+        }
+        let used: Vec<[u64; 3]> = used.into_values().collect::<Option<_>>()?;
+        let sum = |i: usize| used.iter().fold(0u64, |sum, u| sum.saturating_add(u[i]));
+        Some(Tokens { input: sum(0), output: sum(1), cache_read: sum(2), cache_write: 0 })
     }
 
     /// How the last turn stands; `None` if the lines since a gap do not tell.
@@ -163,6 +167,13 @@ impl Chat {
         }
         let at = message.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
         let kind = kind(message);
+        // Only the first time it is said: what is put together anew, or said again after a cancelled turn, has no tokens.
+        if kind == Kind::Text
+            && self.told.is_none()
+            && let Some(id) = message.get("id").str()
+        {
+            self.used.entry(xxh3_64(id.as_bytes())).or_default();
+        }
         if kind != Kind::Aside || self.after.is_some() {
             self.said = self.said.max(at);
             self.anew = false;
@@ -196,13 +207,7 @@ impl Chat {
         }
         let tokens = message.get("tokens");
         if tokens.exists() {
-            let count = |key: &str| tokens.get(key).u64().unwrap_or(0);
-            let used = [
-                count("input").saturating_add(count("tool")),
-                count("output").saturating_add(count("thoughts")),
-                count("cached"),
-            ];
-            self.used.insert(id, used);
+            self.used.insert(id, used(tokens));
         }
         match self.messages.iter_mut().rev().find(|(other, _)| *other == id) {
             Some(place) => place.1 = kind,
@@ -237,6 +242,12 @@ impl Chat {
         self.messages.truncate(from.unwrap_or(0));
         self.after = None;
     }
+}
+
+/// What an answer used: `input, output, cache_read`, if those are numbers.
+pub fn used(tokens: Value<'_>) -> Option<[u64; 3]> {
+    let both = |a: &str, b: &str| Some(tokens.get(a).count()?.saturating_add(tokens.get(b).count()?));
+    Some([both("input", "tool")?, both("output", "thoughts")?, tokens.get("cached").count()?])
 }
 
 /// The text of a message's content: a string, or parts.
@@ -338,3 +349,7 @@ impl Fold for Chat {
         (self.id.is_some() || self.cut || self.unsure) && self.stand().is_some()
     }
 }
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod tests;

@@ -259,8 +259,14 @@ fn directories<'a>(
     for project in projects {
         let path = project.join(".project_root");
         match file::read_small(&path, 1 << 16).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()) {
-            Ok(root) if !root.is_empty() => drop(found.insert(project.clone(), root)),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Ok(root) if root.starts_with('/') && !root.contains(['\n', '\0']) => {
+                found.insert(project.clone(), root);
+            }
+            Ok(root) if !root.is_empty() => {
+                report.warnings.push(warning(look, &path, "names no directory".into()));
+                missing.push(project);
+            }
+            Err(e) if e.kind() != io::ErrorKind::NotFound || path.is_symlink() => {
                 report.warnings.push(warning(look, &path, e.to_string()));
                 missing.push(project);
             }
@@ -346,7 +352,7 @@ fn sighting(
     let last = |get: fn(&Chat) -> Option<&String>| folds().find_map(get).cloned();
     Sighting {
         about: About {
-            tokens: all_read.then(|| Chat::tokens_together(folds())),
+            tokens: all_read.then(|| Chat::tokens_together(folds())).flatten(),
             title: last(|f| f.title.as_ref()),
             model: last(|f| f.model.as_ref()),
             prompt: last(|f| f.prompt.as_ref()),

@@ -9,7 +9,7 @@ use lariat_core::{Time, Tokens, Warning};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::{sessions, warning};
+use super::{fold, sessions, warning};
 use crate::counting::{self, Counts, File};
 use crate::json::{Keep, Value};
 use crate::look::{Look, Report};
@@ -25,17 +25,11 @@ impl Messages {
         if !tokens.exists() {
             return;
         }
-        let count = |key: &str| tokens.get(key).u64().unwrap_or(0);
-        let cached = count("cached");
+        let Some([input, output, cached]) = fold::used(tokens) else { return self.0.refuse() };
         let used = Use {
             at: message.get("timestamp").str().and_then(Time::parse).map(|t| t.0.div_euclid(1000)),
             model: 0,
-            tokens: Tokens {
-                input: count("input").saturating_add(count("tool")).saturating_sub(cached),
-                output: count("output").saturating_add(count("thoughts")),
-                cache_read: cached,
-                cache_write: 0,
-            },
+            tokens: Tokens { input: input.saturating_sub(cached), output, cache_read: cached, cache_write: 0 },
             cost: None,
             answers: 1,
         };

@@ -272,8 +272,10 @@ pub struct Sum {
 impl Sum {
     /// Takes in a message.
     pub fn add(&mut self, message: Value<'_>) {
-        if message.get("role").str() != Some("assistant") {
-            return;
+        match message.get("role").str() {
+            Some("assistant") => {}
+            Some("user") => return,
+            _ => return self.lack(), // it may be an answer
         }
         let provider = message.get("providerID").some_str();
         let model = message.get("modelID").some_str();
@@ -340,6 +342,20 @@ mod tests {
         let refused = r#"{"role":"assistant","error":{"name":"APIError","data":{"message":"who?","statusCode":401}}}"#;
         assert_eq!(stands(refused), Stand::Failed("who?".into(), Some(Need::Login)));
         assert!(matches!(stands(r#"{"role":"robot"}"#), Stand::Unread(_)));
+    }
+
+    #[test]
+    fn a_message_that_may_be_an_answer_leaves_the_sum_open() {
+        let answer = r#"{"role":"assistant","tokens":{"input":5,"output":1,"cache":{"read":0,"write":0}},"cost":1}"#;
+        let summed = |other: &str| {
+            let mut sum = Sum::default();
+            [answer, other].iter().for_each(|json| sum.add(message(json.as_bytes()).expect("JSON").root()));
+            sum.told().0.map(|t| t.input)
+        };
+        assert_eq!((summed(answer), summed(r#"{"role":"user"}"#)), (Some(10), Some(5)));
+        for bad in ["null", "[]", "{}", r#"{"role":null}"#, &answer.replace("\"input\":5", "\"input\":\"5\"")] {
+            assert_eq!(summed(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -34,13 +34,18 @@ struct Session {
 }
 
 impl Session {
-    /// Takes a message in; what it used, if it tells that.
-    fn take(&mut self, message: Value<'_>) {
-        let Some(tokens) = record::tokens(message.get("tokens")) else { return };
+    /// Takes a message in; what it used, if it tells that. `false` if it cannot be made out.
+    fn take(&mut self, message: Value<'_>) -> bool {
+        match message.get("role").str() {
+            Some("assistant") => {}
+            role => return role == Some("user"),
+        }
+        let told = message.get("tokens");
+        let Some(tokens) = record::tokens(told) else { return !told.exists() };
         let cost = record::cost(message.get("cost").f64(), Some(tokens));
         let used = tokens.input + tokens.output + tokens.cache_read + tokens.cache_write > 0;
-        if message.get("role").str() != Some("assistant") || !used {
-            return;
+        if !used {
+            return true;
         }
         let time = |key: &str| message.get("time").get(key).u64().unwrap_or(0);
         let model = message.get("modelID").some_str().unwrap_or("unknown");
@@ -62,6 +67,7 @@ impl Session {
             self.models.len() - 1
         });
         self.uses.push((known, Use { at, model, tokens, cost: cost.and_then(spent::usd), answers: 1 }));
+        true
     }
 }
 
@@ -135,12 +141,12 @@ fn stored(db: &db::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
         };
         let session = sessions.entry(db::text(row, 0).unwrap_or_default()).or_default();
         match record::message(row.get_ref(1)?.as_bytes().unwrap_or_default()) {
-            Ok(message) => session.take(message.root()),
-            Err(_) => broken += 1,
+            Ok(message) if session.take(message.root()) => {}
+            _ => broken += 1,
         }
     }
     if broken > 0 {
-        problems.push((path.to_owned(), format!("{broken} messages are not JSON; what they used is not counted")));
+        problems.push((path.to_owned(), format!("{broken} messages cannot be read; what they used is not counted")));
     }
     drop(rows);
     drop(asked);
@@ -182,8 +188,10 @@ fn used(folder: &Path, known: &HashSet<String>, sessions: &mut Sessions, problem
     for id in names(folder, problems).into_iter().filter(|id| !known.contains(id)) {
         let folder = folder.join(&id);
         for name in names(&folder, problems).into_iter().filter(|name| name.ends_with(".json")) {
-            if let Some(doc) = parsed(&folder.join(name), problems, |bytes| record::message(bytes).ok()) {
-                sessions.entry(id.clone()).or_default().take(doc.root());
+            let path = folder.join(name);
+            let Some(doc) = parsed(&path, problems, |bytes| record::message(bytes).ok()) else { continue };
+            if !sessions.entry(id.clone()).or_default().take(doc.root()) {
+                problems.push((path, "a message that cannot be read; what it used is not counted".into()));
             }
         }
     }

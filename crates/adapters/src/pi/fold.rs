@@ -41,6 +41,8 @@ pub enum Stand {
 #[allow(missing_docs, reason = "named after what the lines say")]
 pub struct Transcript {
     pub id: Option<String>,
+    /// The first line, which has it, could not be read: what a later header tells may be another session's.
+    pub beheaded: bool,
     pub cwd: Option<String>,
     /// The file it was forked from.
     pub forked_from: Option<String>,
@@ -66,6 +68,8 @@ pub struct Transcript {
     unpriced: bool,
     /// Lines were left out: what is asked after them was not asked first.
     gapped: bool,
+    /// The entry that was read last.
+    last: Option<String>,
 }
 
 impl Transcript {
@@ -106,7 +110,9 @@ impl Transcript {
         let usage = message.get("usage");
         let mut used = false;
         for (sum, key) in self.tokens.iter_mut().zip(["input", "output", "cacheRead", "cacheWrite"]) {
-            let count = usage.get(key).u64().unwrap_or(0);
+            let count = usage.get(key).count();
+            self.uncounted |= count.is_none();
+            let count = count.unwrap_or(0);
             *sum = sum.saturating_add(count);
             used |= count > 0;
         }
@@ -168,6 +174,11 @@ impl Fold for Transcript {
     const KEEP: Keep = |parent, key| KEYS.has(key) || parent == b"arguments";
 
     fn line(&mut self, line: Value<'_>) {
+        let entry = line.get("id").some_str();
+        if entry.is_some() && entry == self.last.as_deref() {
+            return; // a line that was written twice
+        }
+        self.last = entry.map(str::to_owned);
         let at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
         self.started = self.started.or(at);
         self.updated = self.updated.max(at);
@@ -204,6 +215,7 @@ impl Fold for Transcript {
     }
 
     fn lost(&mut self) {
+        self.beheaded |= self.id.is_none();
         self.stand = Stand::Unseen;
         self.calls.clear();
     }
@@ -216,3 +228,7 @@ impl Fold for Transcript {
         self.stand != Stand::Unseen
     }
 }
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod tests;

@@ -237,7 +237,9 @@ impl Seen {
     fn of(stored: Stored, read: Read) -> Seen {
         let fold = read.as_ref().ok().map(|r| &r.fold);
         let stem = || stored.file.path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-        let id = fold.and_then(|f| f.id.clone()).filter(|id| is_id(id)).or(stored.named).unwrap_or_else(stem);
+        let told = fold.and_then(|f| f.id.clone()).filter(|id| is_id(id));
+        let by_name = stored.named.filter(|_| told.is_none() || fold.is_some_and(|f| f.beheaded));
+        let id = by_name.or(told).unwrap_or_else(stem);
         let folder = || stored.file.path.parent().map_or_else(String::new, |p| p.to_string_lossy().into_owned());
         let project = fold.and_then(|f| f.cwd.clone()).unwrap_or_else(folder);
         Seen { id, project, file: stored.file, read, written: true }

@@ -42,18 +42,17 @@ impl Fold for Answers {
         let message = line.get("message");
         match line.get("type").str() {
             Some("session") => {
-                self.0.session = text("id").or(self.0.session.take());
-                self.0.dir = text("cwd").or(self.0.dir.take());
+                // After `/new` 0.42 wrote another one into the same file: what Pi takes up again is the first.
+                self.0.session = self.0.session.take().or_else(|| text("id"));
+                self.0.dir = self.0.dir.take().or_else(|| text("cwd"));
             }
             Some("message") if message.get("role").str() == Some("assistant") => {
                 let usage = message.get("usage");
-                let count = |key: &str| usage.get(key).u64().unwrap_or(0);
-                let tokens = Tokens {
-                    input: count("input"),
-                    output: count("output"),
-                    cache_read: count("cacheRead"),
-                    cache_write: count("cacheWrite"),
-                };
+                let [input, output, cache_read, cache_write] =
+                    ["input", "output", "cacheRead", "cacheWrite"].map(|key| usage.get(key).count());
+                let all = input.zip(output).zip(cache_read.zip(cache_write));
+                let Some(((input, output), (cache_read, cache_write))) = all else { return self.0.refuse() };
+                let tokens = Tokens { input, output, cache_read, cache_write };
                 let (id, time) = (line.get("id").str(), line.get("timestamp").str());
                 let known = [id, time, message.get("responseId").str()].map(|part| part.unwrap_or("").as_bytes());
                 let used = Use {

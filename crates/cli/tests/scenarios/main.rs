@@ -82,6 +82,7 @@ mod top_acting;
 mod top_ssh;
 mod turns;
 mod unbound;
+mod unsaid;
 mod usage;
 mod waiting;
 mod web;
