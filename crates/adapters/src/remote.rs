@@ -28,7 +28,13 @@ pub trait Remote: Sync {
     fn send(&self, places: &Places, native_id: &str, text: &str) -> Result<(), String>;
     /// Which run of a session is open, by the gateway's own id.
     fn run(&self, places: &Places, native_id: &str) -> Result<Option<String>, String>;
-    /// Ends a session's open run; returns when the gateway says that none is open.
-    /// With `run`, only if it is that one: `false` if another is open by now.
-    fn end(&self, places: &Places, native_id: &str, run: Option<&str>, patience: Duration) -> Result<bool, String>;
+    /// Ends a session's open run; returns when the gateway says that none is open, with what tells that run from later
+    /// ones in the list (`Session::start`). With `run`, only if it is that one: nothing if another is open by now.
+    fn end(
+        &self,
+        places: &Places,
+        native_id: &str,
+        run: Option<&str>,
+        patience: Duration,
+    ) -> Result<Option<u64>, String>;
 }

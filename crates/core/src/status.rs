@@ -359,7 +359,11 @@ fn ended(e: &Evidence<'_>, gone: usize, intent: Option<&Intent>) -> Ruling {
     let mut deciding = vec![gone];
     deciding.extend(e.exit.map(|(i, _)| i));
     let last_record = e.turn.and_then(|(i, _)| e.all[i].at);
-    if let Some(intent) = intent.filter(|i| i.explains_end(last_record)) {
+    // A gateway says of each run whether it was aborted: one that came to an end of its own was not stopped.
+    let came_to_its_end = |(i, turn): (usize, &Turn)| {
+        e.all[i].witness == Witness::Gateway && matches!(turn, Turn::Over(Outcome::Well | Outcome::Failed(_)))
+    };
+    if let Some(intent) = intent.filter(|i| i.explains_end(last_record) && !e.turn.is_some_and(came_to_its_end)) {
         return (Status::Stopped, Untrusted::new(format!("stopped through lariat at {}", intent.at)), deciding);
     }
     // Who ends when all are told to was ended by that, whatever it made of it.

@@ -58,8 +58,7 @@ impl Wish {
     pub fn as_of(&self, about: &About) -> Intent {
         let mut intent = self.intent.clone();
         let began_since = match (&self.run, self.seen) {
-            // By the gateway's own clock.
-            (Some(run), _) => about.turn_at.is_some_and(|t| u64::try_from(t.0).is_ok_and(|t| t > run.mark)),
+            (Some(run), _) => run.was_followed(about, intent.until),
             (None, Some(seen)) => about.turn_at.is_some_and(|t| t > seen),
             (None, None) => false,
         };
@@ -73,10 +72,28 @@ impl Wish {
 /// A run that a gateway had open.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// The gateway's id of it.
-    pub id: String,
+    /// The gateway's id of it; a run that is being prepared has none yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// What told it from others in the list (`core::Session::start`).
     pub mark: u64,
+    /// The same, as it was when the run was seen to be over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<u64>,
+}
+
+impl Run {
+    /// Whether the last run of which the gateway tells this is a later one, by the gateway's own clock.
+    fn was_followed(&self, about: &About, until: Option<Time>) -> bool {
+        match about.turn_at.map(|t| u64::try_from(t.0).unwrap_or(0)) {
+            Some(began) => began > self.over.unwrap_or(self.mark),
+            // A run that was lost with its gateway took the times of the one before with it, and has none.
+            None => {
+                let since = |until: Time| about.updated_at.is_some_and(|t| t > until);
+                self.over.is_some_and(|mark| mark > 0) || until.is_some_and(since)
+            }
+        }
+    }
 }
 
 /// What a person calls a session, and whether it is to be kept, as stored.
@@ -303,6 +320,19 @@ pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Re
     let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
     durable::make_folder(&folder).and_then(|()| make_room::<Label>(&folder.join(LABEL))).map_err(at)?;
     durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes()).map_err(at)
+}
+
+/// Stores with a wish that its run was seen to be over, unless something else is wished by now. The caller holds none of
+/// the session's locks but that of ending it.
+pub(crate) fn put_over(places: &Places, wish: &Wish, mark: u64) -> io::Result<()> {
+    let Some(run) = &wish.run else { return Ok(()) };
+    let _act = Locks::of(places, None, &wish.id)?.act()?;
+    let folder = places.state.join("sessions").join(folder_name(&wish.id));
+    let same = |w: &Wish| w.intent.generation == wish.intent.generation && w.intent.want == wish.intent.want;
+    match read_in(&folder).filter(same) {
+        Some(stored) => put_in(&folder, &Wish { run: Some(Run { over: Some(mark), ..run.clone() }), ..stored }),
+        None => Ok(()),
+    }
 }
 
 /// Stores a wish in the folder of a session that lariat launched.

@@ -208,7 +208,7 @@ fn wish_and_end(
     let _ending = locks.and_then(|l| l.ending());
     drop(act);
     let outcome = match (held, session.live) {
-        (None, _) if remote.is_some() => end_run(remote, places, session, None, grace)?,
+        (None, _) if remote.is_some() => end_run(remote, places, session, &wish, None, grace)?,
         (Some(root), _) => end_all(places, session, others, root, how, now)?,
         (None, Some(_)) => sweep(places, session.id.raw(), others, launched.as_ref())?,
         (None, None) => Outcome::Unknown(session.reason.raw().to_owned()),
@@ -254,23 +254,27 @@ fn remote(session: &Session) -> Option<&'static dyn Remote> {
 /// The run that is to be ended, so that no later one is taken for it.
 fn open_run(remote: Option<&dyn Remote>, places: &Places, session: &Session) -> Option<Run> {
     // A gateway that fails now will be told of when it is asked to end the run.
-    let id = remote?.run(places, session.native_id.raw()).ok().flatten()?;
-    Some(Run { id, mark: session.start? })
+    let id = remote?.run(places, session.native_id.raw()).ok().flatten();
+    Some(Run { id, mark: session.start?, over: None })
 }
 
-/// Ends the open run of a session through its gateway. Nothing is killed there,
+/// Ends the open run of a session through its gateway, as it was wished. Nothing is killed there,
 /// so the gateway gets its time even where nobody asked for a grace period.
 fn end_run(
     remote: Option<&dyn Remote>,
     places: &Places,
     session: &Session,
+    wish: &Wish,
     run: Option<&str>,
     grace: Duration,
 ) -> Result<Outcome, StopError> {
     let Some(remote) = remote else { return Ok(Outcome::AlreadyGone) };
     match remote.end(places, session.native_id.raw(), run, grace.max(AFTERMATH)) {
-        Ok(true) => Ok(Outcome::Ended(Vec::new())),
-        Ok(false) => Ok(Outcome::AlreadyGone),
+        Ok(Some(mark)) => {
+            let _ = records::put_over(places, wish, mark); // else it explains a later run that is lost with its gateway, too
+            Ok(Outcome::Ended(Vec::new()))
+        }
+        Ok(None) => Ok(Outcome::AlreadyGone),
         Err(why) => Err(StopError::Gateway(why)),
     }
 }
@@ -417,7 +421,8 @@ pub(crate) fn finish_left(question: &Question) {
 /// Whether a process, a run or a cgroup that was asked to end may still be there.
 pub(crate) fn may_be_left(known: &Known) -> bool {
     let alive = |p: &Process| !matches!(Identity::from(p.clone()).is_alive(), Ok(false));
-    let left = |w: &Wish| w.run.is_some() || w.process.as_ref().is_some_and(alive);
+    let open = |run: &Run| run.over.is_none();
+    let left = |w: &Wish| w.run.as_ref().is_some_and(open) || w.process.as_ref().is_some_and(alive);
     let stop = |w: &&Wish| w.intent.want == Want::Stop;
     let stopped = |id: &String| known.wishes.by_id.get(id).filter(stop).is_some();
     known.wishes.by_id.values().filter(stop).any(left)
@@ -437,7 +442,9 @@ fn finish_with(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Resul
         let wish = wishes.by_id.get(session.id.raw());
         let Some(wish) = wish.filter(|w| is_unfinished(w, session) || may_be_unfinished(w, session)) else { continue };
         if let (remote @ Some(_), Some(run)) = (remote(session), &wish.run) {
-            let outcome = end_run(remote, places, session, Some(&run.id), GRACE);
+            // Without its id, another may be open by now.
+            let Some(id) = &run.id else { continue };
+            let outcome = end_run(remote, places, session, wish, Some(id), GRACE);
             if !matches!(outcome, Ok(Outcome::AlreadyGone)) {
                 finished.push((wish.id.clone(), outcome)); // else another run, in another life
             }
@@ -498,7 +505,8 @@ fn take_over(places: &Places, id: &str, launched: &Launched) {
 /// gateway still has that very run open; or that process is the terminal that it left.
 pub fn is_unfinished(wish: &Wish, session: &Session) -> bool {
     let same = |w: &Process| Some(w.pid) == session.pid && Some(w.start) == session.start;
-    let same_run = session.pid.is_none() && wish.run.as_ref().is_some_and(|run| Some(run.mark) == session.start);
+    let is_it = |run: &Run| run.over.is_none() && Some(run.mark) == session.start;
+    let same_run = session.pid.is_none() && wish.run.as_ref().is_some_and(is_it);
     let same = wish.process.as_ref().is_some_and(same) || same_run;
     let lives = |p: &Process| matches!(Identity::from(p.clone()).is_alive(), Ok(true));
     let terminal = || was_left(session) && wish.process.as_ref().is_some_and(lives);
@@ -513,7 +521,8 @@ fn was_left(session: &Session) -> bool {
 /// Whether only the gateway can tell if the run it has open is the one that was
 /// asked to end.
 fn may_be_unfinished(wish: &Wish, session: &Session) -> bool {
-    wish.intent.want == Want::Stop && session.live == Some(true) && session.pid.is_none() && wish.run.is_some()
+    let is_open = wish.run.as_ref().is_some_and(|run| run.over.is_none() && run.id.is_some());
+    wish.intent.want == Want::Stop && session.live == Some(true) && session.pid.is_none() && is_open
 }
 
 #[cfg(test)]

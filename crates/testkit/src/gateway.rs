@@ -76,6 +76,8 @@ pub enum Abort {
     AtOnce,
     /// After so many more listings.
     After(usize),
+    /// After so many more aborts: until then the run is being prepared, and they are dropped.
+    Dropped(usize),
     /// Never.
     Never,
 }
@@ -188,6 +190,18 @@ impl Gateway {
     pub fn run(&self, key: &str) {
         let mut new = self.find(key).unwrap_or_else(|| row(key));
         begin(&mut new);
+        self.put(new);
+    }
+
+    /// Begins to prepare a run of a session: its row tells of the one before, and nothing names it yet.
+    pub fn prepare(&self, key: &str) {
+        let before = self.find(key).unwrap_or_else(|| row(key));
+        let mut new = before.clone();
+        begin(&mut new);
+        for field in ["startedAt", "endedAt"] {
+            new[field] = before[field].clone();
+        }
+        new["openRun"] = Value::Null;
         self.put(new);
     }
 
@@ -480,6 +494,14 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
             match abort {
                 Abort::AtOnce => end(session, "killed"),
                 Abort::After(looks) => drop(state.aborting.insert(key, looks)),
+                Abort::Dropped(0) => {
+                    session["startedAt"] = json!(now());
+                    end(session, "killed");
+                }
+                Abort::Dropped(more) => {
+                    state.abort = Abort::Dropped(more - 1);
+                    return Ok(json!({"abortedRunId": null, "status": "no-active-run"}));
+                }
                 Abort::Never => {}
             }
             Ok(json!({"abortedRunId": "r", "status": "aborted"}))
@@ -495,8 +517,9 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
         "chat.history" => {
             let messages = state.messages.get(&text("sessionKey")).cloned().unwrap_or_default();
             let session = state.sessions.iter().find(|s| s["key"] == params["sessionKey"]);
-            let open =
-                session.filter(|s| s["hasActiveRun"] == true).map(|s| json!({"runId": s["openRun"], "text": ""}));
+            let open = session
+                .filter(|s| s["hasActiveRun"] == true && s["openRun"].is_string())
+                .map(|s| json!({"runId": s["openRun"], "text": ""}));
             Ok(json!({"messages": messages, "inFlightRun": open}))
         }
         other => Err(refuse("INVALID_REQUEST", &format!("unknown method: {other}"), Value::Null)),

@@ -44,6 +44,8 @@ const STEP: Duration = Duration::from_secs(15);
 const READ_ONLY: &str = "Until then its sessions are read over HTTP, which does not tell whether one has a run open";
 /// Between two looks at whether a run is over.
 const BETWEEN: Duration = Duration::from_millis(100);
+/// A run that is open so long after it was asked to end is asked again: while one is prepared, the gateway drops that.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The adapter.
 pub struct OpenClaw;
@@ -303,25 +305,43 @@ impl Remote for OpenClaw {
         on_line(places, native_id, &[READ], |line, row| talk::open_run(line, &row.key))
     }
 
-    fn end(&self, places: &Places, native_id: &str, run: Option<&str>, patience: Duration) -> Result<bool, String> {
+    fn end(
+        &self,
+        places: &Places,
+        native_id: &str,
+        run: Option<&str>,
+        patience: Duration,
+    ) -> Result<Option<u64>, String> {
         on_line(places, native_id, &[READ, WRITE, ADMIN], |line, row| {
             if row.live == Some(false) {
-                return Ok(true);
+                return Ok(Some(row.mark()));
             }
             if run.is_some() && talk::open_run(line, &row.key)?.as_deref() != run {
-                return Ok(false);
+                return Ok(None);
             }
             let params = json!({"key": row.key, "clearQueued": true});
             line.call("sessions.abort", &params, |_| ())?;
             lariat_sys::point::point("openclaw.aborted");
-            let began = Instant::now();
+            let (began, mut asked) = (Instant::now(), Instant::now());
+            // One that is prepared has no id yet.
+            let mut meant = run.map(str::to_owned);
             loop {
                 let now = rows::all(line, &|| ())?.remove(&row.key);
+                let mark = now.as_ref().map_or(0, Row::mark);
                 if now.is_none_or(|now| now.live == Some(false)) {
-                    return Ok(true);
+                    return Ok(Some(mark));
                 }
                 if began.elapsed() > patience {
                     return Err(format!("its run was asked to end and is still open after {patience:?}"));
+                }
+                if asked.elapsed() > AGAIN {
+                    let open = talk::open_run(line, &row.key)?;
+                    if meant.is_some() && open.is_some() && open != meant {
+                        return Ok(Some(mark)); // a later one
+                    }
+                    meant = meant.or(open);
+                    line.call("sessions.abort", &params, |_| ())?;
+                    asked = Instant::now();
                 }
                 std::thread::sleep(BETWEEN);
             }

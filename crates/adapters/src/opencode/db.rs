@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lariat_core::Tokens;
+use lariat_core::{Time, Tokens};
 use lariat_sys::file::{self, Key};
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OpenFlags, Row};
@@ -28,6 +28,8 @@ use crate::look::Look;
 const PATIENCE: Duration = Duration::from_millis(400);
 /// How soon it is asked again.
 const AGAIN: Duration = Duration::from_millis(5);
+/// Making a database takes OpenCode less than this.
+const MAKING_MS: i64 = 5000;
 /// How far up a session is followed to the one it works for.
 const DEEPEST: usize = 16;
 /// Which sessions work for no other one that is stored.
@@ -66,7 +68,7 @@ pub struct Contents {
 
 /// Reads what is wanted; `None` if there is no database.
 pub fn read(look: &Look<'_>, wanted: &Wanted<'_>) -> Result<Option<Contents>, String> {
-    let ask = || with(&look.places.opencode_db, |db| db.contents(look, wanted));
+    let ask = || with(&look.places.opencode_db, Some(look.now), |db| db.contents(look, wanted));
     // With somebody at work in it, it changes all the time.
     let Some(version) =
         (wanted.all && wanted.named.is_empty()).then(|| Version::of(&look.places.opencode_db)).flatten()
@@ -84,13 +86,17 @@ pub fn read(look: &Look<'_>, wanted: &Wanted<'_>) -> Result<Option<Contents>, St
 }
 
 /// Asks a database, again if it was replaced or written while it was read as a
-/// plain file.
-pub fn with<T>(path: &Path, ask: impl Fn(&Db) -> rusqlite::Result<T>) -> Result<Option<T>, String> {
+/// plain file. One that is being made at this time is none yet.
+pub fn with<T>(path: &Path, now: Option<Time>, ask: impl Fn(&Db) -> rusqlite::Result<T>) -> Result<Option<T>, String> {
     let (began, mut replaced) = (Instant::now(), 0);
     while replaced < 3 {
         // An index that is being rebuilt, or that nobody rebuilds, cannot be read.
         let waits = began.elapsed() < PATIENCE;
         let db = match Db::open(path, !waits) {
+            Ok(db) if db.is_unknown() => match now {
+                Some(now) if db.is_being_made(now).map_err(|e| why(&e))? => return Ok(None),
+                _ => return Err("it has no table of sessions that this version knows".into()),
+            },
             Ok(db) => db,
             Err(Open::Absent) => return Ok(None),
             Err(Open::Failed(e)) if waits && is_index(&e) => {
@@ -134,6 +140,8 @@ enum Open {
 pub struct Db {
     connection: Connection,
     columns: HashSet<String>,
+    /// Of its file, when it was opened.
+    size: u64,
     /// A row has no id.
     nameless: Cell<bool>,
     /// The file, if it was complete and is read without its log.
@@ -175,16 +183,28 @@ impl Db {
             let mut asked = connection.prepare("SELECT name FROM pragma_table_info('session')")?;
             let columns = asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
             drop(asked);
-            Ok(Db { connection, columns, nameless: Cell::new(false), alone, path: path.to_owned() })
+            Ok(Db { connection, columns, size: key.size, nameless: Cell::new(false), alone, path: path.to_owned() })
         };
         // Without an index there is nothing to read it from, and nobody who has the database open.
         let index = beside(path, "-shm").exists();
         let db = opened(how).or_else(|e| if index { Err(e) } else { opened("mode=ro") });
-        let db = db.map_err(Open::Failed)?;
-        if key.size > 0 && !db.columns.contains("directory") {
-            return Err(Open::Other("it has no table of sessions that this version knows".into()));
-        }
-        Ok(db)
+        db.map_err(Open::Failed)
+    }
+
+    /// Whether it is no database of sessions that we know, and not a mere file either.
+    fn is_unknown(&self) -> bool {
+        self.size > 0 && !self.columns.contains("directory")
+    }
+
+    /// Whether OpenCode is at making its tables: there is none yet but of what it made, and that was just now.
+    fn is_being_made(&self, now: Time) -> rusqlite::Result<bool> {
+        let others = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '%migration%'";
+        let written = [self.path.clone(), beside(&self.path, "-wal")];
+        let is_new = written.iter().filter_map(|path| file::open(path).ok()).any(|(_, key)| {
+            let age = now.0 - key.mtime / 1_000_000;
+            age.abs() < MAKING_MS
+        });
+        Ok(is_new && self.connection.query_row(others, [], |row| row.get::<_, i64>(0))? == 0)
     }
 
     fn is_still(&self, path: &Path) -> bool {

@@ -207,6 +207,15 @@ impl Adapter for OpenCode {
         plan(Some(past), ask)
     }
 
+    /// A terminal that goes on with a session says nothing of it before something is said there, but that it has come
+    /// up; a whole look tells the rest.
+    fn came_up(&self, places: &Places, native_id: &str, pid: u32) -> Option<bool> {
+        let process = lariat_sys::scan::look(pid).ok().flatten()?;
+        let logs = places.opencode.join("log");
+        let heard = log::heard(pid, ap::started(&process).0, &logs.canonicalize().unwrap_or(logs))?;
+        (heard.up || heard.sessions.iter().any(|(id, _)| id == native_id)).then_some(true)
+    }
+
     fn id_in_output(&self, line: &str) -> Option<String> {
         let doc = crate::json::Doc::parse(line.as_bytes(), |_, key| key == b"sessionID", 100).ok()?;
         doc.root().get("sessionID").str().filter(|id| is_id(id)).map(str::to_owned)
@@ -323,6 +332,28 @@ mod tests {
         assert!(at(home, None, "opencode --session ses_1 --fork"));
         assert!(!at(&format!("{home}{there}"), None, "opencode --session ses_1 --fork"));
         assert!(!at(&format!("{there}{home}"), None, "opencode --session ses_1 --fork"), "another one, begun there");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+    fn a_terminal_that_says_in_its_log_that_it_has_come_up_is_there() {
+        use std::io::Write as _;
+        let folder = std::env::temp_dir().join(format!("lariat-came-up-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("log")).expect("a folder");
+        let places = Places { opencode: folder.clone(), ..Places::default() };
+        let up = || OpenCode.came_up(&places, "ses_1", std::process::id());
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("log/opencode.log"));
+        let mut opened = opened.expect("a log");
+        let mut logs = |rest: &str| {
+            let line = format!("timestamp={} level=INFO run=aa message={rest}\n", Time(clock::now_ms()));
+            opened.write_all(line.as_bytes()).expect("a line");
+        };
+        assert_eq!(up(), None, "it says nothing");
+        logs("created id=ses_2");
+        assert_eq!(up(), None, "of another session");
+        logs("init count=3");
+        assert_eq!(up(), Some(true));
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]

@@ -78,7 +78,7 @@ type Problems = Vec<(PathBuf, String)>;
 pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut problems: Problems = Vec::new();
     let path = &look.places.opencode_db;
-    let read = db::with(path, |db| stored(db, path)).unwrap_or_else(|why| {
+    let read = db::with(path, Some(look.now), |db| stored(db, path)).unwrap_or_else(|why| {
         problems.push((path.clone(), why));
         None
     });

@@ -72,7 +72,7 @@ fn in_database(transcript: &Path) -> Option<(&Path, &str)> {
 }
 
 fn ask<T>(path: &Path, what: impl Fn(&db::Db) -> rusqlite::Result<T>) -> io::Result<T> {
-    let told = db::with(path, what).map_err(io::Error::other)?;
+    let told = db::with(path, None, what).map_err(io::Error::other)?;
     told.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 

@@ -43,6 +43,32 @@ fn a_database_that_cannot_be_read_is_a_warning_and_hides_nothing_else() {
 }
 
 #[test]
+fn a_database_that_is_being_made_is_an_empty_store_and_one_that_stays_so_is_not() {
+    let sandbox = Sandbox::new("opencode-made");
+    let store = OpenCodeStore::without_database(&sandbox);
+    fs::create_dir_all(store.path("log")).expect("the store");
+    let path = store.path("opencode.db");
+    let _run = sandbox.lookalike("opencode", &["run"]);
+    for (tables, is_made) in [
+        ("PRAGMA user_version = 1;", true),
+        ("CREATE TABLE migration (id text);", true),
+        ("CREATE TABLE other (id text);", false),
+    ] {
+        database::build(&path, tables);
+        let seen = list(&sandbox);
+        assert_eq!(
+            (seen.code == 0, seen.warns_of("opencode.db")),
+            (is_made, !is_made),
+            "{tables} {:?}",
+            seen.warnings()
+        );
+        sandbox.run(["touch", "-d", "1 minute ago", path.to_str().expect("a path")]).expect_success();
+        assert!(list(&sandbox).warns_of("opencode.db"), "{tables}");
+        fs::remove_file(&path).expect("the database");
+    }
+}
+
+#[test]
 fn a_page_that_is_damaged_is_told_of_and_what_it_held_is_not_made_up() {
     let sandbox = Sandbox::new("opencode-pages");
     let store = OpenCodeStore::of(&sandbox);

@@ -55,6 +55,61 @@ fn who_may_end_a_run_is_the_gateway_s_to_say() {
 }
 
 #[test]
+fn a_run_in_preparation_is_asked_to_end_until_it_can() {
+    let (sandbox, gateway) = stage("gateway-prepared");
+    gateway.prepare(ONE);
+    gateway.on_abort(Abort::Dropped(2));
+    let (code, told) = outcome(&sandbox, &["stop", ONE, "--json"]);
+    assert_eq!((code, &told["outcome"]), (0, &json!("stopped")), "{told}");
+    assert_eq!(gateway.asked("sessions.abort").len(), 3);
+    let seen = list(&sandbox);
+    seen.expect(ONE, "stopped", None);
+    assert!(seen.session(ONE)["reason"].as_str().expect("text").contains("through lariat"), "{:#}", seen.json);
+}
+
+#[test]
+fn a_stop_explains_the_end_of_the_run_it_was_asked_of_and_of_no_other() {
+    let (sandbox, gateway) = stage("gateway-stale-stop");
+    let lose = |updated: u64| {
+        // Its gateway was killed in mid run: what it stored when that began tells nothing.
+        for (field, value) in
+            [("systemSent", json!(true)), ("hasActiveRun", json!(false)), ("updatedAt", json!(updated))]
+        {
+            gateway.set(ONE, field, value);
+        }
+        ["status", "startedAt", "endedAt"].iter().for_each(|field| gateway.set(ONE, field, json!(null)));
+    };
+    // It comes to nothing, and the run to its own end.
+    gateway.prepare(ONE);
+    gateway.on_abort(Abort::Never);
+    let died = lariat(&sandbox, &["stop", ONE]).env("LARIAT_DIE_AT", "openclaw.aborted");
+    assert_eq!(sandbox.world().run(&died).exit, Exit::Signal(9));
+    gateway.end(ONE, "done");
+    list(&sandbox).expect(ONE, "done", None);
+    gateway.run(ONE);
+    gateway.end(ONE, "failed");
+    list(&sandbox).expect(ONE, "failed", None);
+    gateway.run(ONE);
+    lose(now() + 60_000);
+    list(&sandbox).expect(ONE, "unknown", None);
+    // Nobody has seen the run end that is gone now: it may be the one.
+    lose(now());
+    list(&sandbox).expect(ONE, "stopped", None);
+    // What was seen to come true explains no run that came later.
+    gateway.prepare(ONE);
+    gateway.on_abort(Abort::Dropped(1));
+    assert_eq!(ask(&sandbox, &["stop", ONE]).code(), 0);
+    let seen = list(&sandbox);
+    assert!(seen.session(ONE)["reason"].as_str().expect("text").contains("through lariat"), "{:#}", seen.json);
+    gateway.run(ONE);
+    gateway.end(ONE, "killed");
+    assert_eq!(list(&sandbox).session(ONE)["reason"], "its last run was aborted");
+    gateway.run(ONE);
+    lose(now());
+    list(&sandbox).expect(ONE, "unknown", None);
+}
+
+#[test]
 fn a_kill_that_a_crash_cut_short_is_finished_through_the_gateway() {
     for point in ["stop.wished", "openclaw.aborted"] {
         let (sandbox, gateway) = stage("gateway-crash");
