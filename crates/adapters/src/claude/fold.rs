@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ask::about;
+use super::words::{spoken, tasks, typed};
 use crate::json::{Keep, Keys, Value};
 use crate::needs::Need;
 use crate::reader::Fold;
@@ -601,28 +602,4 @@ fn version(text: &str) -> (u32, u32, u32) {
     let mut parts = text.split('.').map(|p| p.parse().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
     (next(), next(), next())
-}
-
-/// The text among several that a person wrote: an editor puts before it, each in a tag, what is open and selected there.
-pub fn spoken(content: Value<'_>) -> Option<&str> {
-    let texts = || content.items().filter_map(|i| i.get("text").str());
-    texts().find(|text| !text.trim_start().starts_with("<ide_")).or_else(|| texts().next())
-}
-
-/// The tasks that a notice is about.
-fn tasks(notice: &str) -> impl Iterator<Item = &str> {
-    notice.split("<task-id>").skip(1).filter_map(|rest| rest.split("</task-id>").next())
-}
-
-/// What a person typed: a command of their own stands in tags.
-fn typed(text: &str) -> String {
-    let tag = |name: &str| {
-        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
-        let from = text.find(&open)? + open.len();
-        Some(text[from..].split(&close).next().unwrap_or("").trim())
-    };
-    match tag("command-name") {
-        Some(name) => format!("{name} {}", tag("command-args").unwrap_or("")).trim().to_owned(),
-        None => text.trim().to_owned(),
-    }
 }

@@ -17,6 +17,7 @@ mod sessions;
 mod spent;
 pub mod talk;
 mod transcripts;
+mod words;
 
 use std::path::{Path, PathBuf};
 

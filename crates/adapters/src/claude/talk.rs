@@ -42,7 +42,7 @@ impl Language for Lines {
         let content = message.get("content");
         match line.get("type").str() {
             Some("user") => {
-                let text = content.str().or_else(|| super::fold::spoken(content));
+                let text = content.str().or_else(|| super::words::spoken(content));
                 let prompt =
                     text.filter(|t| !t.trim_start().starts_with('<') && !t.starts_with("[Request interrupted"));
                 let results = content.items().filter(|i| i.get("type").str() == Some("tool_result"));
