@@ -80,6 +80,38 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+    fn what_was_typed_this_second_was_given_to_a_terminal_that_says_it_rests() {
+        let id = "11111111-1111-4111-8111-111111111111";
+        let project = std::env::temp_dir().join(format!("lariat-given-{}", std::process::id()));
+        std::fs::create_dir_all(project.join("chats")).expect("a folder");
+        let entry = serde_json::json!([{"sessionId": id, "messageId": 0, "type": "user", "message": "/zzz",
+            "timestamp": "2026-11-15T08:00:00.000Z"}]);
+        std::fs::write(project.join("logs.json"), entry.to_string()).expect("what was typed");
+        let record = serde_json::json!({"version": 1, "handle": "h", "argv": ["gemini", "--session-id", id], "cwd": "/",
+            "headless": false, "socket": "/s", "agent": "gemini", "native_id": id, "group": null,
+            "created_at": "2026-11-15T07:00:00Z"});
+        let launched = Launched {
+            folder: project.clone(),
+            record: serde_json::from_value(record).expect("a record"),
+            shim: None,
+            starting: Ok(false),
+            exit: None,
+            described: None,
+            unread: Vec::new(),
+        };
+        let typed = Time::parse("2026-11-15T08:00:00Z").expect("a time");
+        let given = |state: State, later: i64| {
+            let observations = vec![Observation::new(Witness::Shim, Fact::State(state))];
+            let transcript = Some(project.join("chats/session.jsonl"));
+            launched.given_at(Time(typed.0 + later), &Sighting { observations, transcript, ..Sighting::default() })
+        };
+        assert_eq!((given(State::Idle, 30), given(State::Idle, TOLD)), (Some(typed), None));
+        assert_eq!((given(State::Busy, 30), given(State::Idle, -30)), (None, None));
+        std::fs::remove_dir_all(project).expect("our folder");
+    }
+
+    #[test]
     fn what_an_earlier_life_came_to_is_not_what_was_given_now() {
         let told = |turn: Turn, at: Option<i64>, turn_at: Option<i64>| {
             let turn = Observation::new(Witness::Store, Fact::Turn(turn)).at(at.map(Time));

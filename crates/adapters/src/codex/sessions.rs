@@ -1,7 +1,6 @@
 //! Every thread: its rollout, and what that and its holder tell.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
 use std::path::Path;
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
@@ -465,7 +464,7 @@ fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
     let path = look.places.codex.join("session_index.jsonl");
     let key = match file::open(&path) {
         Ok((_, key)) => key,
-        Err(e) if e.kind() == io::ErrorKind::NotFound && !path.is_symlink() => return BTreeMap::new(),
+        Err(e) if file::is_absent(&path, &e) => return BTreeMap::new(),
         Err(e) => {
             report.warnings.push(warning(look, &path, e.to_string()));
             return BTreeMap::new();

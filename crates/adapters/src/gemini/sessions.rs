@@ -266,7 +266,7 @@ fn directories<'a>(
                 report.warnings.push(warning(look, &path, "names no directory".into()));
                 missing.push(project);
             }
-            Err(e) if e.kind() != io::ErrorKind::NotFound || path.is_symlink() => {
+            Err(e) if !file::is_absent(&path, &e) => {
                 report.warnings.push(warning(look, &path, e.to_string()));
                 missing.push(project);
             }
