@@ -32,12 +32,16 @@ impl Launched {
         (!is_done(at, sighting)).then_some(at)
     }
 
-    /// When something was typed of which its terminal may not show anything yet.
+    /// When a prompt was typed that is on record, and of which its terminal does not show anything yet. (What an agent
+    /// starts for itself after an answer makes no turn of what was typed before.)
     fn typed_at(&self, now: Time, sighting: &Sighting) -> Option<Time> {
-        let rests = sighting.observations.iter().any(|o| matches!(o.fact, Fact::State(State::Idle)));
+        let says = |test: fn(&Fact) -> bool| sighting.observations.iter().any(|o| test(&o.fact));
+        let rests =
+            says(|f| matches!(f, Fact::State(State::Idle))) && says(|f| matches!(f, Fact::Turn(Turn::Open(None))));
         let transcript = sighting.transcript.as_deref().filter(|_| rests)?;
         let at = self.adapter()?.typed_at(transcript, &self.record.launch.argv)?;
-        (0..TOLD).contains(&(now.0 - at.0)).then_some(at)
+        let taken = sighting.about.turn_at.is_some_and(|turn| turn >= at);
+        (taken && (0..TOLD).contains(&(now.0 - at.0))).then_some(at)
     }
 
     /// When it was started with something to do, if that was a moment ago.
@@ -101,13 +105,18 @@ mod tests {
             unread: Vec::new(),
         };
         let typed = Time::parse("2026-11-15T08:00:00Z").expect("a time");
-        let given = |state: State, later: i64| {
-            let observations = vec![Observation::new(Witness::Shim, Fact::State(state))];
+        let given = |state: State, doing: Option<&'static str>, began: i64, later: i64| {
+            let turn = Observation::new(Witness::Store, Fact::Turn(Turn::Open(doing.map(Into::into))));
+            let observations = vec![Observation::new(Witness::Shim, Fact::State(state)), turn];
             let transcript = Some(project.join("chats/session.jsonl"));
-            launched.given_at(Time(typed.0 + later), &Sighting { observations, transcript, ..Sighting::default() })
+            let about = About { turn_at: Some(Time(typed.0 + began)), ..About::default() };
+            launched
+                .given_at(Time(typed.0 + later), &Sighting { observations, transcript, about, ..Sighting::default() })
         };
-        assert_eq!((given(State::Idle, 30), given(State::Idle, TOLD)), (Some(typed), None));
-        assert_eq!((given(State::Busy, 30), given(State::Idle, -30)), (None, None));
+        assert_eq!((given(State::Idle, None, 10, 30), given(State::Idle, None, 10, TOLD)), (Some(typed), None));
+        assert_eq!((given(State::Busy, None, 10, 30), given(State::Idle, None, 10, -30)), (None, None));
+        // It was a command, and the turn that is open is another's; or something runs that is none of a turn's.
+        assert_eq!((given(State::Idle, None, -10, 30), given(State::Idle, Some("a tool"), 10, 30)), (None, None));
         std::fs::remove_dir_all(project).expect("our folder");
     }
 
