@@ -17,6 +17,8 @@ demo: rust tools page
 	@$(CARGO) build --release -q -p lariat -p lariat-testkit
 	@$(BUILT)/release/lariat demo
 
+# Most tests wait more than they work: one more at once than there are cores.
+test: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 # The page first, which is compiled in; then the lints, while what is installed comes over the net.
 test: web
 	@$(MAKE) --no-print-directory -j check agents tools clients

@@ -126,7 +126,7 @@ fn bench(options: &Options, isolated: bool) -> io::Result<bool> {
             right &= mixed::run(&rig, &home, &manifest, &mut report)?;
         }
         if matches!(options.jobs, Jobs::All | Jobs::Usage) {
-            right &= usage::run(&rig, &home, &params, &mut report)?;
+            right &= usage::run(&rig, &home, &manifest, &mut report)?;
         }
         if matches!(options.jobs, Jobs::All | Jobs::Daemon) {
             right &= daemon::run(&rig, &home, &manifest, options.is_quick(), &mut report)?;

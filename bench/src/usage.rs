@@ -1,8 +1,8 @@
 //! Tokens and cost over every byte, beside ccusage: the same store, both without a network.
 //!
 //! First the totals must be the same to the token. Then every byte is read, with nothing known from
-//! before; and then, in a smaller store of its own that may be written to, one file in a hundred has
-//! grown by an answer since the last time.
+//! before; and then one file in a hundred has grown by an answer since the last time: in a store beside it
+//! that has links to the others, and copies of those that grow.
 
 use std::cell::Cell;
 use std::fs::{self, OpenOptions};
@@ -12,15 +12,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::corpus::{self, Manifest, Params};
+use crate::corpus::{Expected, Manifest};
 use crate::measure::{self, Job, Side};
 use crate::report::{Report, Row};
 use crate::rig::{Rig, empty};
 
 /// ccusage takes seconds: fewer rounds than where milliseconds are compared.
 const ROUNDS: usize = 3;
-/// How many sessions the store has that is written to.
-const SMALL: usize = 1_000;
+const AGAIN: usize = 5;
 /// One in so many files grows.
 const GROWN: usize = 100;
 /// At least so many times as fast, with at most such a part of the memory, and so many times as fast
@@ -30,21 +29,18 @@ const SMALLER: f64 = 20.0;
 const FASTER_AGAIN: f64 = 200.0;
 
 /// Checks, then measures. `false` if the totals differ.
-pub fn run(rig: &Rig, home: &Path, params: &Params, report: &mut Report) -> io::Result<bool> {
+pub fn run(rig: &Rig, home: &Path, manifest: &Manifest, report: &mut Report) -> io::Result<bool> {
     let Some(program) = ccusage(rig)? else {
         report.note("ccusage is not there (`make agents`, or name it in CCUSAGE): hold 3 is not measured");
         return Ok(true);
     };
-    let small = rig.fresh("usage-home")?;
-    let sessions = params.claude.min(SMALL);
-    let share = params.max_bytes / (params.claude + params.codex).max(1) as u64 * sessions as u64;
-    let share = Params::new(sessions, 0, share, params.seed);
-    let (manifest, _) = corpus::ensure(&small.join("home"), &share)?;
-    let small = small.join("home");
+    let sessions: Vec<&Expected> = manifest.sessions.iter().filter(|s| s.path.starts_with(".claude")).collect();
+    let beside = rig.fresh("usage-home")?;
+    link(home, &beside, &sessions)?;
     let (cache, cold_cache) = (rig.fresh("usage-cache")?, rig.fresh("usage-cold-cache")?);
-    let right = same(rig, &program, &small, &cache, report, "totals of both")?;
-    grow(&small, &manifest, 0)?;
-    if !(right & same(rig, &program, &small, &cache, report, "totals of both, after some files grew")?) {
+    let right = same(rig, &program, &beside, &cache, report, "totals of both")?;
+    grow(&beside, &sessions, 0)?;
+    if !(right & same(rig, &program, &beside, &cache, report, "totals of both, after some files grew")?) {
         return Ok(false);
     }
     let sides = [
@@ -55,12 +51,12 @@ pub fn run(rig: &Rig, home: &Path, params: &Params, report: &mut Report) -> io::
     let round = Cell::new(1);
     let sides = [
         Side {
-            job: ours(rig, &small, &cache)?,
-            before: Box::new(|| grow(&small, &manifest, round.replace(round.get() + 1))),
+            job: ours(rig, &beside, &cache)?,
+            before: Box::new(|| grow(&beside, &sessions, round.replace(round.get() + 1))),
         },
-        Side::new(theirs(rig, &program, &small)?),
+        Side::new(theirs(rig, &program, &beside)?),
     ];
-    let [again, theirs_again] = measure::rounds(&rig.meter, rig.rounds, &sides)?;
+    let [again, theirs_again] = measure::rounds(&rig.meter, rig.rounds.min(AGAIN), &sides)?;
     report.note(format!(
         "usage: {:.1} times as fast as ccusage over every byte (hold {FASTER}), 1/{:.1} of its memory (hold 1/{SMALLER}), \
          {:.0} times as fast once 1 file in {GROWN} grew (hold {FASTER_AGAIN})",
@@ -77,7 +73,7 @@ pub fn run(rig: &Rig, home: &Path, params: &Params, report: &mut Report) -> io::
         limit: [theirs_cold.peak_mb(); 2],
         hold: Some(1.0 / SMALLER),
     });
-    let name = format!("usage, 1% of {} files grew", manifest.sessions.len());
+    let name = format!("usage, 1% of {} files grew", sessions.len());
     report.rows.push(Row::times(&name, &again, "ccusage", &theirs_again, Some(1.0 / FASTER_AGAIN)));
     Ok(true)
 }
@@ -129,9 +125,29 @@ fn same(rig: &Rig, program: &Path, home: &Path, cache: &Path, report: &mut Repor
     Ok(right)
 }
 
+/// Those that grow, by their numbers.
+fn grown<'a>(sessions: &'a [&Expected]) -> impl Iterator<Item = (usize, &'a &'a Expected)> {
+    sessions.iter().enumerate().step_by(GROWN)
+}
+
+/// The same store once more: links to what stays, copies of what grows.
+fn link(home: &Path, beside: &Path, sessions: &[&Expected]) -> io::Result<()> {
+    for session in sessions {
+        let (from, to) = (home.join(&session.path), beside.join(&session.path));
+        fs::create_dir_all(to.parent().unwrap_or(beside))?;
+        fs::hard_link(from, to)?;
+    }
+    for (_, session) in grown(sessions) {
+        let to = beside.join(&session.path);
+        fs::remove_file(&to)?;
+        fs::copy(home.join(&session.path), to)?;
+    }
+    Ok(())
+}
+
 /// One more answer in every hundredth transcript.
-fn grow(home: &Path, manifest: &Manifest, round: usize) -> io::Result<()> {
-    for (at, session) in manifest.sessions.iter().enumerate().step_by(GROWN) {
+fn grow(home: &Path, sessions: &[&Expected], round: usize) -> io::Result<()> {
+    for (at, session) in grown(sessions) {
         let line = json!({"type": "assistant", "sessionId": session.id, "version": "2.1.325", "cwd": session.cwd,
             "uuid": format!("grown-{at}-{round}"), "timestamp": "2026-11-15T01:00:00.000Z",
             "requestId": format!("req_grown_{at}_{round}"),

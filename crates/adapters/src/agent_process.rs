@@ -7,11 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use lariat_core::{Fact, Time, Unbound, Untrusted};
+use lariat_sys::point::takes;
 use lariat_sys::scan::{Process, Table};
 use lariat_sys::{clock, file, process};
 
 use crate::json::Doc;
-use crate::look::{Places, same_place};
+use crate::look::{Look, Places, same_place};
 
 /// The variable in which a launched agent carries its session's name.
 const MARK: &str = "LARIAT_SESSION";
@@ -114,7 +115,8 @@ pub fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn is_interpreter(name: &str) -> bool {
+/// Whether a program runs what it is given.
+pub fn is_interpreter(name: &str) -> bool {
     INTERPRETERS.contains(&name) || name.starts_with("python3.")
 }
 
@@ -187,6 +189,9 @@ pub fn is_uuid(text: &str) -> bool {
         })
 }
 
+/// How exactly a start is told, in milliseconds: what was written then may bear an earlier time.
+pub const TICK: i64 = 10;
+
 /// When a process started.
 pub fn started(process: &Process) -> Time {
     Time(clock::ticks_to_ms(process.start))
@@ -206,6 +211,20 @@ pub fn is_past(shown: &Fact, record: Option<Time>, mtime: i64, process: &Process
     }
 }
 
+/// How long a terminal takes to come up, as a rule.
+const COMING_UP_MS: i64 = 5000;
+
+/// Whether a terminal may still be coming up, if nothing tells.
+pub fn comes_up(look: &Look<'_>, process: &Process) -> bool {
+    look.now.0 - started(process).0 < takes("coming-up", COMING_UP_MS)
+}
+
+/// Whether a terminal stands at its prompt that was asked nothing and of which nothing tells that it has come up. Of one
+/// that lariat launched its own terminal tells, and more exactly.
+pub fn is_up(look: &Look<'_>, process: &Process) -> bool {
+    !comes_up(look, process) && launched_for(look.places, process).is_none()
+}
+
 /// The folder of the launched session that a process's environment names, its own or one around it.
 pub fn launched_folder(places: &Places, pid: u32) -> Option<PathBuf> {
     let environment = process::environment(pid).ok()?;
@@ -216,12 +235,19 @@ pub fn launched_folder(places: &Places, pid: u32) -> Option<PathBuf> {
 /// The session that lariat launched this very process for, as far as its launch is on record. What it started has the
 /// same mark, and is another process.
 pub fn launched_for(places: &Places, process: &Process) -> Option<String> {
+    launched_as(places, process)?.1
+}
+
+/// The agent that lariat launched this very process as, and the session, as far as that is on record.
+pub fn launched_as(places: &Places, process: &Process) -> Option<(String, Option<String>)> {
     let folder = launched_folder(places, process.pid)?;
     let read = |name: &str| Doc::parse(&file::read_small(&folder.join(name), 1 << 20).ok()?, |_, _| true, 4096).ok();
     let shim = read("shim.json")?;
     let agent = shim.root().get("agent");
     let is_it = agent.get("pid").u64() == Some(process.pid.into()) && agent.get("start").u64() == Some(process.start);
-    read("launch.json")?.root().get("native_id").some_str().filter(|_| is_it).map(str::to_owned)
+    let launch = read("launch.json").filter(|_| is_it)?;
+    let text = |key: &str| launch.root().get(key).some_str().map(str::to_owned);
+    Some((text("agent")?, text("native_id")))
 }
 
 /// The first two numbers of the version of a program that would be started by this name, as the package says in which it

@@ -18,7 +18,7 @@ use lariat_sys::file::{self, Key};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Changes with every change of what is kept: an old cache is then no cache.
-const FORMAT: u64 = u64::from_le_bytes(*b"lariat28");
+const FORMAT: u64 = u64::from_le_bytes(*b"lariat39");
 /// Format, number of entries, checksum of all before the foot.
 const FOOT: usize = 24;
 /// An entry of the index: the key, whether it is whole, where its bytes end.

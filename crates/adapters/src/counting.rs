@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use lariat_core::Warning;
 use lariat_sys::clock;
@@ -32,7 +33,7 @@ use crate::store::{self, Folder, Found};
 use crate::sums::{self, Bloom, Keep, Page, Sums};
 
 /// A fold that counts.
-pub trait Counts: Fold {
+pub trait Counts: Fold + Sync {
     /// What it has counted.
     fn tally(&self) -> &Tally;
 }
@@ -309,6 +310,19 @@ impl<'a> Count<'a> {
             show(&self.files[i], known.parts().0);
             self.warn(i, problem, warning);
         }
+        let this = &*self;
+        let is_new = |(i, part)| matches!(part, &Part::Read { .. }) && !this.is_racy(i);
+        thread::scope(|scope| {
+            if this.parts.iter().enumerate().any(is_new) {
+                // Beside the telling: both go through everything. What cannot be kept is read again next time.
+                let _ = thread::Builder::new().spawn_scoped(scope, || this.save_sums::<F>(&known));
+            }
+            this.tell_known(&known, to);
+        });
+        true
+    }
+
+    fn tell_known<F: Counts>(&self, known: &[Told<'_, F>], to: &mut Tell<'_>) {
         let mut apart = Vec::new();
         let mut uses: Vec<Use> = Vec::new();
         for (i, known) in known.iter().enumerate() {
@@ -330,10 +344,6 @@ impl<'a> Count<'a> {
             uses.extend(records.filter(|(known, _)| seen.insert(*known)).map(|(_, used)| used));
             tell_one(&self.files[i], &known[i], &uses, to);
         }
-        if self.parts.iter().enumerate().any(|(i, part)| matches!(part, Part::Read { .. }) && !self.is_racy(i)) {
-            self.save_sums::<F>(&known);
-        }
-        true
     }
 
     /// What is known of each file; `None` if some of what was kept is damaged.

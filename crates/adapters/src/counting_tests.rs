@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::json::{Keep as KeepKeys, Value};
+use crate::json::Value;
 use crate::spent::{Again, known_by};
 
 #[test]
@@ -38,7 +38,9 @@ impl Counts for Lines {
 }
 
 impl Fold for Lines {
-    const KEEP: KeepKeys = |_, _| true;
+    fn keeps(_: &[u8], _: &[u8]) -> bool {
+        true
+    }
 
     fn line(&mut self, line: Value<'_>) {
         if let Some(session) = line.get("session").some_str() {

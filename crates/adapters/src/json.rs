@@ -29,6 +29,11 @@ const PATH: usize = 4096 + 4;
 /// top, and the key itself.
 pub type Keep = fn(parent: &[u8], key: &[u8]) -> bool;
 
+/// The same, also as a function that is known when the program is built: there are many keys.
+pub trait Keeps: Fn(&[u8], &[u8]) -> bool + Copy {}
+
+impl<F: Fn(&[u8], &[u8]) -> bool + Copy> Keeps for F {}
+
 /// Why a value could not be read.
 #[derive(Debug)]
 pub enum Bad {
@@ -79,38 +84,37 @@ const NONE: u32 = u32::MAX;
 pub struct Doc {
     nodes: Vec<Node>,
     text: Vec<u8>,
-    keep: Keep,
     limit: usize,
     /// Whether a kept string held bytes that are not UTF-8.
     pub lossy: bool,
 }
 
 impl Doc {
-    /// A document that keeps these keys, and at most `limit` bytes of a string.
-    pub fn new(keep: Keep, limit: usize) -> Doc {
-        Doc { nodes: Vec::new(), text: Vec::new(), keep, limit, lossy: false }
+    /// A document that keeps at most `limit` bytes of a string.
+    pub fn new(limit: usize) -> Doc {
+        Doc { nodes: Vec::new(), text: Vec::new(), limit, lossy: false }
     }
 
     /// Reads the one value that a whole text holds, over however many lines. With
     /// anything behind it, or what is not UTF-8 in it, the text is broken.
     pub fn parse(text: &[u8], keep: Keep, limit: usize) -> Result<Doc, Bad> {
-        let mut doc = Doc::new(keep, limit);
+        let mut doc = Doc::new(limit);
         // No string holds a bare newline, so outside of one it is a blank.
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let one_line: Vec<u8> = text.iter().map(|b| if *b == b'\n' { b' ' } else { *b }).collect();
         let mut rest = one_line.as_slice();
-        doc.read(&mut rest)?;
+        doc.read(&mut rest, keep)?;
         let ended = rest.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r'));
         if ended && !doc.lossy { Ok(doc) } else { Err(Bad::Broken) }
     }
 
     /// Reads one value, up to its end and not beyond.
-    pub fn read<R: BufRead>(&mut self, source: &mut R) -> Result<(), Bad> {
+    pub fn read<R: BufRead>(&mut self, source: &mut R, keep: impl Keeps) -> Result<(), Bad> {
         self.nodes.clear();
         self.text.clear();
         self.lossy = false;
         let first = next_byte(source)?;
-        self.value(source, first, Span { from: 0, to: 0 }, 0).map(|_| ())
+        self.value(source, keep, first, Span { from: 0, to: 0 }, 0).map(|_| ())
     }
 
     /// The value itself.
@@ -118,18 +122,25 @@ impl Doc {
         Value { doc: self, node: if self.nodes.is_empty() { NONE } else { 0 } }
     }
 
-    fn value<R: BufRead>(&mut self, r: &mut R, first: u8, key: Span, depth: usize) -> Result<u32, Bad> {
+    fn value<R: BufRead>(
+        &mut self,
+        r: &mut R,
+        keep: impl Keeps,
+        first: u8,
+        key: Span,
+        depth: usize,
+    ) -> Result<u32, Bad> {
         let me = self.nodes.len() as u32;
         let tag = keys::tag(self.bytes(key));
         self.nodes.push(Node { key, tag, kind: Kind::Null, next: NONE, child: NONE });
         let kind = match first {
             b'"' => Kind::String(self.string(r, self.limit_of(key))?),
             b'{' => {
-                self.object(r, me, depth)?;
+                self.object(r, keep, me, depth)?;
                 Kind::Object
             }
             b'[' => {
-                self.array(r, me, depth)?;
+                self.array(r, keep, me, depth)?;
                 Kind::Array
             }
             b't' => word(r, b"rue").map(|()| Kind::Bool(true))?,
@@ -142,7 +153,7 @@ impl Doc {
         Ok(me)
     }
 
-    fn object<R: BufRead>(&mut self, r: &mut R, me: u32, depth: usize) -> Result<(), Bad> {
+    fn object<R: BufRead>(&mut self, r: &mut R, keep: impl Keeps, me: u32, depth: usize) -> Result<(), Bad> {
         let mut last = NONE;
         let mut byte = next_byte(r)?;
         if byte == b'}' {
@@ -152,14 +163,14 @@ impl Doc {
             if byte != b'"' {
                 return Err(Bad::Broken);
             }
-            let key = self.key(r, me, depth)?;
+            let key = self.key(r, keep, me, depth)?;
             if next_byte(r)? != b':' {
                 return Err(Bad::Broken);
             }
             let first = next_byte(r)?;
             match key {
                 Some(key) => {
-                    let node = self.value(r, first, key, depth + 1)?;
+                    let node = self.value(r, keep, first, key, depth + 1)?;
                     self.link(me, &mut last, node);
                 }
                 None => skip(r, first)?,
@@ -173,13 +184,13 @@ impl Doc {
     }
 
     /// Reads a key after its opening quote; `None` if its value is not kept.
-    fn key<R: BufRead>(&mut self, r: &mut R, me: u32, depth: usize) -> Result<Option<Span>, Bad> {
+    fn key<R: BufRead>(&mut self, r: &mut R, keep: impl Keeps, me: u32, depth: usize) -> Result<Option<Span>, Bad> {
         let parent = self.nodes[me as usize].key;
         let deep = depth >= MAX_DEPTH;
         // Nearly every key lies whole in the buffer, and is not wanted: no copy.
         let buffer = r.fill_buf()?;
         if let Some(end) = stop(buffer).filter(|i| buffer[*i] == b'"') {
-            let wanted = !deep && (self.keep)(&self.text[parent.from as usize..parent.to as usize], &buffer[..end]);
+            let wanted = !deep && keep(&self.text[parent.from as usize..parent.to as usize], &buffer[..end]);
             let span = wanted.then(|| {
                 let from = self.text.len() as u32;
                 self.text.extend_from_slice(&buffer[..end]);
@@ -190,14 +201,14 @@ impl Doc {
         }
         let mark = self.text.len();
         let key = self.string(r, self.limit)?;
-        let wanted = !deep && (self.keep)(self.bytes(parent), self.bytes(key));
+        let wanted = !deep && keep(self.bytes(parent), self.bytes(key));
         if !wanted {
             self.text.truncate(mark);
         }
         Ok(wanted.then_some(key))
     }
 
-    fn array<R: BufRead>(&mut self, r: &mut R, me: u32, depth: usize) -> Result<(), Bad> {
+    fn array<R: BufRead>(&mut self, r: &mut R, keep: impl Keeps, me: u32, depth: usize) -> Result<(), Bad> {
         let mut last = NONE;
         let mut byte = next_byte(r)?;
         if byte == b']' {
@@ -206,7 +217,7 @@ impl Doc {
         loop {
             if depth < MAX_DEPTH {
                 let key = self.nodes[me as usize].key; // items answer to their array's key
-                let node = self.value(r, byte, key, depth + 1)?;
+                let node = self.value(r, keep, byte, key, depth + 1)?;
                 self.link(me, &mut last, node);
             } else {
                 skip(r, byte)?;
@@ -366,6 +377,12 @@ impl<'a> Value<'a> {
     /// Whether it is an object.
     pub fn is_object(&self) -> bool {
         matches!(self.node().map(|n| n.kind), Some(Kind::Object))
+    }
+
+    /// Whether it says of what kind it is: by a word, or by what later versions may put in its place.
+    pub fn has_kind(&self) -> bool {
+        let kind = self.get("type");
+        kind.some_str().is_some() || kind.is_object() || kind.is_array()
     }
 
     /// Whether it is an array.

@@ -41,8 +41,8 @@ fn cuts_long_strings_between_characters() {
     let doc = Doc::parse("{\"a\":\"ééééé\"}".as_bytes(), ALL, 5).unwrap();
     assert_eq!(doc.root().get("a").str(), Some("éé"));
     assert!(!doc.lossy);
-    let mut doc = Doc::new(ALL, 50);
-    doc.read(&mut &b"{\"a\":\"x\xffy\"}"[..]).unwrap();
+    let mut doc = Doc::new(50);
+    doc.read(&mut &b"{\"a\":\"x\xffy\"}"[..], ALL).unwrap();
     assert_eq!(doc.root().get("a").str(), Some("x\u{fffd}y"));
     assert!(doc.lossy);
     let path = format!("/{}", "é".repeat(400));
@@ -57,7 +57,7 @@ fn tells_unfinished_from_broken() {
         assert!(matches!(Doc::parse(cut.as_bytes(), ALL, 9), Err(Bad::Unfinished)), "{cut}");
     }
     for bad in ["nope", "{]}", r#"{"a" 1}"#, "{\"a\":\"x\ny\"}", "{\"a\":[1\n]}", "\0\0\0"] {
-        assert!(matches!(Doc::new(ALL, 9).read(&mut bad.as_bytes()), Err(Bad::Broken)), "{bad}");
+        assert!(matches!(Doc::new(9).read(&mut bad.as_bytes(), ALL), Err(Bad::Broken)), "{bad}");
     }
     assert_eq!(Doc::parse(b"{\n  \"a\": 1\n}\n", ALL, 9).unwrap().root().get("a").u64(), Some(1));
 }
@@ -90,15 +90,15 @@ proptest! {
     #[test]
     fn agrees_with_a_full_parser_in_pieces_of_any_size(value in any_json(), piece in 1usize..40) {
         let text = serde_json::to_string(&value).unwrap();
-        let mut doc = Doc::new(ALL, 1 << 20);
+        let mut doc = Doc::new(1 << 20);
         let mut source = BufReader::with_capacity(piece, text.as_bytes());
-        doc.read(&mut source).unwrap();
+        doc.read(&mut source, ALL).unwrap();
         prop_assert_eq!(to_serde(doc.root()), value.clone());
         // Skipping takes exactly the same bytes as reading.
         let wrapped = format!("{{\"skipped\":{text},\"kept\":1}}");
         let keep: Keep = |_, key| key == b"kept";
-        let mut doc = Doc::new(keep, 64);
-        doc.read(&mut BufReader::with_capacity(piece, wrapped.as_bytes())).unwrap();
+        let mut doc = Doc::new(64);
+        doc.read(&mut BufReader::with_capacity(piece, wrapped.as_bytes()), keep).unwrap();
         prop_assert_eq!(doc.root().get("kept").u64(), Some(1));
     }
 
@@ -117,11 +117,11 @@ proptest! {
         bytes.truncate(cut.index(bytes.len()) + 1);
         bytes.extend_from_slice(b"\n{\"ok\":true}\n");
         let mut source = BufReader::with_capacity(piece, bytes.as_slice());
-        let mut doc = Doc::new(ALL, 16);
+        let mut doc = Doc::new(16);
         // Whatever the first line was, it ends at its newline and the second one reads.
-        prop_assert!(!matches!(doc.read(&mut source), Err(Bad::Io(_) | Bad::Unfinished)));
+        prop_assert!(!matches!(doc.read(&mut source, ALL), Err(Bad::Io(_) | Bad::Unfinished)));
         prop_assert!(skip_line(&mut source).unwrap());
-        doc.read(&mut source).unwrap();
+        doc.read(&mut source, ALL).unwrap();
         prop_assert!(doc.root().get("ok").is_true());
     }
 }

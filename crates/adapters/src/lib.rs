@@ -151,6 +151,14 @@ pub trait Adapter: Send + Sync {
     fn asks_in_output(&self, _last: &[u8]) -> Option<lariat_core::Ask> {
         None
     }
+    /// Whether it asks there before anything else tells what it does: then only that is looked for there.
+    fn asks_first(&self) -> bool {
+        false
+    }
+    /// What it asks on its terminal before it begins any session, by the last of its output: nobody can answer that by lariat.
+    fn asks_before_any(&self, _last: &[u8]) -> Option<&'static str> {
+        None
+    }
     /// Whether the terminal of a live agent shows that a person has put aside what its store still says that it asks.
     fn put_aside_in_output(&self, _ask: &lariat_core::Ask, _last: &[u8]) -> bool {
         false
@@ -174,9 +182,9 @@ pub trait Adapter: Send + Sync {
     fn typed_at(&self, _transcript: &Path, _argv: &[String]) -> Option<Time> {
         None
     }
-    /// Whether a headless agent that has ended came to the end of its turn, by the last of its output,
-    /// where that tells more than its exit and its store.
-    fn finished_in_output(&self, _last: &[u8]) -> Option<bool> {
+    /// How a headless agent that has ended leaves its turn, by the last of its output, where that tells more than its
+    /// exit and its store.
+    fn left_in_output(&self, _last: &[u8]) -> Option<Turn> {
         None
     }
     /// How the turn of a headless agent stands, by the last of its output. It counts for one that its store tells

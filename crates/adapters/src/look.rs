@@ -237,6 +237,8 @@ pub struct Sighting {
     pub missed: Vec<(u32, u64)>,
     /// That process is a server that others depend on too.
     pub shared: bool,
+    /// What began its process is there still, as a script that called the agent and stays: that is no agent.
+    pub outlived: bool,
     /// Its transcript, if it has one.
     pub transcript: Option<PathBuf>,
 }
@@ -302,6 +304,7 @@ impl Bond {
             named: Vec::new(),
             missed: Vec::new(),
             shared: false,
+            outlived: false,
             transcript: None,
         }
     }

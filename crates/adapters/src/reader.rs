@@ -25,16 +25,16 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use lariat_sys::file::Key;
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::json::{Bad, Doc, Keep, Value, skip_line};
+use crate::json::{Bad, Doc, Value, skip_line};
 
 /// What a store's lines are folded into.
 pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     /// The keys it needs.
-    const KEEP: Keep;
+    fn keeps(parent: &[u8], key: &[u8]) -> bool;
     /// Whether a line may matter, by its bytes: what surely does not is not
     /// even parsed.
     const SIEVE: Option<fn(&[u8]) -> bool> = None;
@@ -43,6 +43,14 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     const PASS: Option<fn(&[u8]) -> usize> = None;
     /// What the first read takes: the head of most files.
     const HEAD_READ: usize = 4 << 10;
+    /// What a file that lies there begins as.
+    fn begin(_path: &Path) -> Self {
+        Self::default()
+    }
+    /// Whether a line says enough to be taken in. One that does not is no better than one that cannot be parsed.
+    fn reads(_line: Value<'_>) -> bool {
+        true
+    }
     /// Takes one line in.
     fn line(&mut self, line: Value<'_>);
     /// Lines are left out here: what was known of the last turn no longer holds.
@@ -58,6 +66,8 @@ pub trait Fold: Default + Clone + Serialize + for<'de> Deserialize<'de> + Send {
     fn has_enough(&self) -> bool {
         false
     }
+    /// What stands in a line without which there is not enough: a tail that lacks it is not even parsed.
+    const ENOUGH: &'static [u8] = b"";
 }
 
 /// How much of a string the fold gets to see.
@@ -111,10 +121,10 @@ impl<F: Fold> Reading<F> {
     }
 }
 
-impl<F: Default> Reading<F> {
-    fn blank() -> Box<Reading<F>> {
+impl<F> Reading<F> {
+    fn blank(fold: F) -> Box<Reading<F>> {
         Box::new(Reading {
-            fold: F::default(),
+            fold,
             whole: true,
             size: 0,
             offset: 0,
@@ -161,12 +171,13 @@ pub struct Reader<F: Fold> {
     source: Source,
     /// Bytes read from stores since the reader was made.
     pub bytes: u64,
-    fold: std::marker::PhantomData<F>,
+    /// What the next file begins as.
+    pub begins: F,
 }
 
 impl<F: Fold> Default for Reader<F> {
     fn default() -> Self {
-        Reader { doc: Doc::new(F::KEEP, TEXT), source: Source::default(), bytes: 0, fold: std::marker::PhantomData }
+        Reader { doc: Doc::new(TEXT), source: Source::default(), bytes: 0, begins: F::default() }
     }
 }
 
@@ -174,7 +185,7 @@ impl<F: Fold> Reader<F> {
     /// Reads a file that is one document.
     pub fn read_document(&mut self, file: File, key: &Key) -> io::Result<Box<Reading<F>>> {
         self.source.open_document(file);
-        let reading = self.go_on(Reading::blank(), key);
+        let reading = self.go_on(Reading::blank(self.begins.clone()), key);
         self.bytes += self.source.taken;
         // What is before it says nothing of the rest.
         reading.map(|reading| Box::new(Reading { ragged: true, ..*reading }))
@@ -192,7 +203,7 @@ impl<F: Fold> Reader<F> {
         let whole = whole && key.size <= WHOLE;
         let reading = match prior {
             Some(prior) if prior.whole && !prior.ragged && self.still_holds(&prior, key)? => self.go_on(prior, key),
-            _ if whole => self.go_on(Reading::blank(), key),
+            _ if whole => self.go_on(Reading::blank(self.begins.clone()), key),
             _ => self.head_and_tail(key),
         };
         self.bytes += self.source.taken;
@@ -211,19 +222,23 @@ impl<F: Fold> Reader<F> {
     }
 
     fn head_and_tail(&mut self, key: &Key) -> io::Result<Box<Reading<F>>> {
-        let mut headed = Reading::blank();
+        let mut headed = Reading::blank(self.begins.clone());
         self.source.seek(0, F::HEAD_READ);
         self.fold_lines(&mut headed, key.size.min(HEAD), F::knows_head)?;
         let rest = key.size.saturating_sub(headed.offset);
         headed.whole = false;
         headed.fold.gap();
-        // Most turns have ended in the last half of what is read first; the other half is there if not.
+        // Most turns have ended in the last half of the first tail; the other half is read if not.
         let mut tail = FIRST_TAIL / 2;
         while tail.max(FIRST_TAIL) < rest {
-            let mut reading = headed.clone();
             // From the byte before, so that a line that starts right there is seen.
-            let start = key.size - tail.max(FIRST_TAIL) - 1;
-            self.source.go_to(key.size - tail - 1, start, tail.clamp(FIRST_TAIL, 1 << 20) as usize + 1)?;
+            self.source.go_back(key.size - tail - 1, tail.min(1 << 20) as usize + 1);
+            let lacks = |held: &[u8]| !headed.fold.has_enough() && memmem::find(held, F::ENOUGH).is_none();
+            if tail < FIRST_TAIL && lacks(self.source.fill_buf()?) {
+                tail = FIRST_TAIL;
+                continue;
+            }
+            let mut reading = headed.clone();
             if skip_line(&mut self.source)? {
                 self.fold_lines(&mut reading, key.size, |_| false)?;
             }
@@ -241,7 +256,7 @@ impl<F: Fold> Reader<F> {
             }
             return self.settle(reading, key);
         }
-        self.go_on(Reading::blank(), key) // so that a broken end is told of once
+        self.go_on(Reading::blank(self.begins.clone()), key) // so that a broken end is told of once
     }
 
     fn settle(&mut self, mut reading: Box<Reading<F>>, key: &Key) -> io::Result<Box<Reading<F>>> {
@@ -278,34 +293,40 @@ impl<F: Fold> Reader<F> {
                 reading.offset = self.source.position();
                 continue;
             }
-            let read = match memchr(b'\n', buffer) {
-                _ if buffer.is_empty() => break,
-                // A blank line, or one that cannot matter.
-                Some(end) if end == 0 || F::SIEVE.is_some_and(|sieve| !sieve(&buffer[..end])) => {
-                    self.source.consume(end + 1);
-                    reading.offset = self.source.position();
-                    continue;
+            if buffer.is_empty() {
+                break;
+            }
+            // A blank line, or one that cannot matter.
+            let passes = |line: &[u8]| line.is_empty() || F::SIEVE.is_some_and(|sieve| !sieve(line));
+            let end = if F::SIEVE.is_some() || buffer[0] == b'\n' { memchr(b'\n', buffer) } else { None };
+            if let Some(end) = end.filter(|end| passes(&buffer[..*end])) {
+                self.source.consume(end + 1);
+                reading.offset = self.source.position();
+                continue;
+            }
+            // Nearly every line lies in the buffer whole: then nothing needs to be asked of the source in between.
+            let mut line = buffer;
+            let read = self.doc.read(&mut line, F::keeps).and_then(|()| end_of_line(&mut line));
+            let read = match read {
+                Ok(false) | Err(Bad::Unfinished) => {
+                    self.doc.read(&mut self.source, F::keeps).and_then(|()| end_of_line(&mut self.source))
                 }
-                // Nearly every line lies in the buffer whole: then nothing needs to be
-                // asked of the source in between.
-                Some(end) => {
-                    let mut line = &buffer[..=end];
-                    let read = self.doc.read(&mut line).and_then(|()| end_of_line(&mut line));
-                    let taken = end + 1 - line.len();
+                read => {
+                    let taken = buffer.len() - line.len();
                     self.source.consume(taken);
                     read
                 }
-                None => self.doc.read(&mut self.source).and_then(|()| end_of_line(&mut self.source)),
             };
             let fine = match read {
                 Ok(newline) => {
                     reading.ragged = !newline;
                     let root = self.doc.root();
-                    reading.spoilt = !root.is_object();
-                    if root.is_object() {
+                    let reads = root.is_object() && F::reads(root);
+                    reading.spoilt = !reads;
+                    if reads {
                         reading.fold.line(root);
                     }
-                    root.is_object() && !self.doc.lossy
+                    reads && !self.doc.lossy
                 }
                 Err(Bad::Unfinished) => break,
                 Err(Bad::Io(e)) => return Err(e),
@@ -402,15 +423,23 @@ impl Source {
         (self.at, self.filled, self.next, self.chunk) = (0, 0, position, chunk);
     }
 
-    /// Goes to a position. Unless the buffer holds it, `chunk` bytes are read from `start` on, which lies before it.
-    fn go_to(&mut self, position: u64, start: u64, chunk: usize) -> io::Result<()> {
-        if self.held(position, 1).is_none() {
-            self.seek(start, chunk);
-            self.refill()?;
-        }
+    /// Goes to a position, of which what comes first takes `chunk` bytes, or less where the buffer holds what follows.
+    fn go_back(&mut self, position: u64, chunk: usize) {
         let held_from = self.next - self.filled as u64;
-        self.at = self.filled.min((position - held_from) as usize);
-        Ok(())
+        let before = held_from.checked_sub(position).map_or(chunk, |n| n as usize);
+        let file = self.file.as_ref().filter(|_| before < chunk && self.filled > 0);
+        let Some(file) = file else {
+            return self.seek(position, chunk);
+        };
+        self.buffer.resize(self.buffer.len().max(before + self.filled), 0);
+        self.buffer.copy_within(..self.filled, before);
+        match file.read_exact_at(&mut self.buffer[..before], position) {
+            Ok(()) => {
+                (self.at, self.filled) = (0, before + self.filled);
+                self.taken += before as u64;
+            }
+            Err(_) => self.seek(position, chunk), // it was cut this moment
+        }
     }
 
     /// Where the next byte comes from.

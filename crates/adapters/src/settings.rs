@@ -128,6 +128,13 @@ impl Settings {
         settings
     }
 
+    /// What is wrong, where a limit may be missing because of that.
+    pub fn unreadable(&self) -> Option<String> {
+        let warning = self.warnings.first().filter(|_| self.unread)?;
+        let path = warning.path.as_ref().map_or_else(String::new, |p| p.row());
+        Some(format!("{path}: {}", warning.error.row()))
+    }
+
     fn of(text: &str, places: &Places) -> Settings {
         let mut settings = Settings::default();
         let top = match DeTable::parse(text) {

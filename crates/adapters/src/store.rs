@@ -1,6 +1,6 @@
 //! Files of a store, many at once: keys first, then the cache, then the disk.
 
-use std::collections::HashSet;
+use std::collections::{BinaryHeap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -28,22 +28,20 @@ pub struct Found {
 
 /// How much a listing reads to fill the tokens of ended sessions.
 const SMALL: u64 = 1 << 20;
-const SPEND: u64 = 8 << 20;
+const SPEND: u64 = 4 << 20;
 
 /// Chooses which ended sessions are read whole: small ones, the newest first,
 /// until a fixed sum of bytes. The choice depends on the store alone, so a lost
 /// cache changes no answer.
 pub fn choose_whole<'a>(files: impl Iterator<Item = &'a mut Found>) {
     let small = files.filter(|f| !f.whole && f.key.size <= SMALL);
-    let mut small: Vec<(i64, &mut Found)> = small.map(|f| (f.key.mtime, f)).collect();
-    small.sort_unstable_by(|(at, a), (bt, b)| bt.cmp(at).then_with(|| b.path.cmp(&a.path)));
-    let mut spent = 0;
-    for (_, file) in small {
-        spent += file.key.size;
-        if spent > SPEND {
-            break;
-        }
-        file.whole = true;
+    // Few of very many are chosen: a heap gives those without sorting the rest.
+    let mut newest: BinaryHeap<(i64, &Path, u64, &mut bool)> =
+        small.map(|f| (f.key.mtime, f.path.as_path(), f.key.size, &mut f.whole)).collect();
+    let mut left = SPEND;
+    while let Some((_, _, size, whole)) = newest.pop() {
+        let Some(less) = left.checked_sub(size) else { break };
+        (left, *whole) = (less, true);
     }
 }
 
@@ -297,6 +295,12 @@ impl<F: Fold> Readings<F> {
         known.unwrap_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None))
     }
 
+    /// What could not be read of files, the first of which has this number.
+    pub fn complaints<'a>(&self, first: usize, files: &'a [Found]) -> Vec<(&'a Path, String)> {
+        let numbered = files.iter().zip(first..);
+        numbered.filter_map(|(file, i)| Some((file.path.as_path(), complaint(file, &self.get(i, file))?))).collect()
+    }
+
     fn read_missing(&mut self, look: &Look<'_>, missing: Vec<(usize, &Found, Option<cache::Place>)>) {
         if missing.is_empty() {
             return;
@@ -344,6 +348,42 @@ impl<F: Fold> Readings<F> {
     }
 }
 
+/// What could not be read of a file, unless it was warned of when it was found.
+pub fn complaint<F>(file: &Found, read: &Result<Box<Reading<F>>, impl ToString>) -> Option<String> {
+    match read {
+        Ok(reading) => reading.complaint(),
+        Err(e) => Some(e.to_string()).filter(|_| file.key.inode != 0),
+    }
+}
+
+/// Puts first, of copies of one file, the one that tells of the latest: a file's own time may be that of its copying. Where
+/// one of them cannot be read, the one that was written last.
+pub fn latest_first<S, F: Fold>(
+    finder: &Finder<'_, F>,
+    copies: &mut [S],
+    of: impl Fn(&S) -> (&Found, Option<&Known>),
+    last: impl Fn(&F) -> Option<i64>,
+) {
+    let told = |s: &S| {
+        let (file, known) = of(s);
+        let kept = known.and_then(|known| finder.reading(known));
+        let read = kept.map_or_else(|| read_one(&mut Reader::default(), open(file)?, file, None), Ok);
+        let read = read.ok().filter(|reading| reading.unread.is_none())?;
+        Some(last(&read.fold).unwrap_or(i64::MIN))
+    };
+    let told: Option<Vec<i64>> = copies.iter().map(told).collect();
+    let first = (0..copies.len()).max_by_key(|&i| {
+        let Key { size, mtime, .. } = of(&copies[i]).0.key;
+        match &told {
+            Some(told) => (told[i], size, mtime),
+            None => (mtime, size, 0),
+        }
+    });
+    if let Some(first) = first {
+        copies.swap(0, first);
+    }
+}
+
 /// Reads a file whole, whatever was asked for, and keeps nothing of it.
 pub fn read_whole<F: Fold>(file: &Found) -> io::Result<Box<Reading<F>>> {
     read_one(&mut Reader::default(), open(file)?, &Found { whole: true, ..file.clone() }, None)
@@ -364,6 +404,7 @@ pub(crate) fn read_one<F: Fold>(
     wanted: &Found,
     prior: Option<Box<Reading<F>>>,
 ) -> io::Result<Box<Reading<F>>> {
+    reader.begins = F::begin(&wanted.path);
     match is_document(&wanted.path) {
         true => reader.read_document(file, &wanted.key),
         false => reader.read(file, &wanted.key, prior, wanted.whole),

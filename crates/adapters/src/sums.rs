@@ -22,7 +22,7 @@ use crate::cache::{numbers, replace};
 use crate::spent::{Known, Usd, Use};
 
 /// Changes with every change of what is kept: older ones are then not there.
-const FORMAT: u64 = u64::from_le_bytes(*b"larisum3");
+const FORMAT: u64 = u64::from_le_bytes(*b"larisum4");
 /// Format, number of pages, bytes of the bitmap, records in it, checksum of all before the foot.
 const FOOT: usize = 40;
 /// Of a page: the key, whether its file shares records, where the reading is, how long, its hash, and

@@ -225,7 +225,7 @@ pub fn since(path: &Path, language: &dyn Language, offset: u64) -> io::Result<Ta
 }
 
 fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<(Vec<Said>, u64)> {
-    let mut doc = Doc::new(language.keep(), LONGEST);
+    let mut doc = Doc::new(LONGEST);
     let mut all: Vec<Said> = Vec::new();
     let mut offset = source.position();
     while source.position() < until {
@@ -234,7 +234,7 @@ fn read(source: &mut Source, language: &dyn Language, until: u64) -> io::Result<
             source.consume(1);
             continue;
         }
-        match doc.read(source) {
+        match doc.read(source, language.keep()) {
             Ok(()) => {
                 for (i, said) in (0..).zip(language.said(doc.root())) {
                     push(&mut all, Said { place: place(line, i), ..said });

@@ -10,8 +10,8 @@ mod hosts;
 mod nearest;
 
 pub use acting::{
-    Answer, Approve, Attach, Demo, Deny, Gc, Keep, Launch, Lock, Rename, Restore, Resume, Send, Stop, Unlock, Which,
-    WorktreeApply, WorktreeClean, WorktreeTargets, WorktreeVerb,
+    Answer, Approve, Attach, ControlKey, Demo, Deny, Gc, Keep, Launch, Lock, Rename, Restore, Resume, Send, Stop,
+    Unlock, Which, WorktreeApply, WorktreeClean, WorktreeTargets, WorktreeVerb,
 };
 pub use daemon::{DaemonStart, DaemonVerb, Events, FuseSet, FuseVerb, GatewayVerb, Then, Web};
 pub use hosts::HostVerb;
@@ -68,7 +68,7 @@ pub struct Common {
     /// Print JSON (streams as one object a line)
     #[arg(long, global = true)]
     pub json: bool,
-    /// How long an agent's store or a host may take to answer
+    /// How long to wait for an agent's store or a host when looking (not when acting on a host)
     #[arg(long, global = true, value_name = "TIME", value_parser = lariat_core::time::duration, default_value = "3s")]
     pub deadline: Duration,
 }
@@ -169,8 +169,7 @@ pub enum Verb {
     Usage(Usage),
     /// Show what lariat did: who, what, on what evidence
     Journal(Journal),
-    /// Forget our own records of what has ended long ago, and those that could not be read and were put aside long ago;
-    /// shows them unless --yes is given
+    /// Delete lariat's own old records, of ended sessions and of files that could not be read; only lists them without --yes
     #[command(alias = "prune")]
     Gc(Gc),
     /// Check what this machine offers, and what the lack of it costs

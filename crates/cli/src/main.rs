@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use args::Verb;
 use lariat_protocol::json;
+use lariat_sys::process::own_what_we_make;
 use lariat_sys::{memory, signals};
 use output::{Failure, Out};
 
@@ -21,6 +22,7 @@ use output::{Failure, Out};
 static MEMORY: memory::Pool = memory::Pool;
 
 fn main() -> ExitCode {
+    own_what_we_make();
     // Before any parser: this process may have to stay small for days.
     if let Some(code) = lariat_shim::dispatch(std::env::args_os()) {
         return code;
@@ -30,6 +32,9 @@ fn main() -> ExitCode {
         return code;
     }
     if let Some(code) = verbs::within(std::env::args_os()) {
+        return code;
+    }
+    if let Some(code) = verbs::completions::dispatch(std::env::args_os()) {
         return code;
     }
     signals::outlive_limits();
@@ -81,7 +86,7 @@ fn here(cli: args::Cli, out: &mut Out) -> Done {
         Some(Verb::Usage(args)) => verbs::usage::run(&args, &cli.common, out),
         Some(Verb::Journal(args)) => verbs::journal::run(&args, &cli.common, out),
         Some(Verb::Gc(args)) => verbs::gc::run(&args, &cli.common, out),
-        Some(Verb::Demo(args)) => verbs::demo::run(&args),
+        Some(Verb::Demo(args)) => verbs::demo::run(&args, &cli.common),
         Some(Verb::Doctor) => verbs::doctor::run(&cli.common, out),
         Some(Verb::Completions { shell }) => verbs::completions::run(shell, out),
     }

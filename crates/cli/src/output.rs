@@ -13,7 +13,7 @@ use lariat_core::{Line, Listing, Session, Untrusted};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
-use crate::json::{self, Unwritable};
+use crate::json;
 
 /// Why a verb could not do it.
 #[derive(Debug)]
@@ -52,10 +52,19 @@ pub struct Told {
     schema: u32,
 }
 
+/// Why something was not done.
 #[derive(Serialize)]
-struct Wrong {
+pub struct Wrong {
     code: u8,
     text: Untrusted,
+}
+
+impl Wrong {
+    /// For an answer that has more to tell, if its exit code says that it failed. It comes last there: an answer that
+    /// begins with it has nothing else.
+    pub fn by(code: u8, text: impl Into<Untrusted>) -> Option<Wrong> {
+        (!matches!(code, 0 | 5)).then(|| Wrong { code, text: text.into() })
+    }
 }
 
 impl Told {
@@ -230,6 +239,17 @@ impl Out {
         Ok(self.to().write_all(&text)?)
     }
 
+    /// Prints what one verb has to tell as one line of JSON, with the version of its shape.
+    pub fn told(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        #[derive(Serialize)]
+        struct Versioned<'a, T> {
+            #[serde(flatten)]
+            value: &'a T,
+            schema: u32,
+        }
+        self.json(&Versioned { value, schema: 1 })
+    }
+
     /// Prints a listing as one line of JSON.
     pub fn listing(&mut self, listing: &Listing, lines: &[Line]) -> Result<(), Failure> {
         self.listing_before(listing, lines, b"}\n")
@@ -261,13 +281,10 @@ impl Out {
     fn sessions(&mut self, sessions: &[Box<Session>], lines: &[Line]) -> Result<(), Failure> {
         /// How many pieces the kernel takes at once.
         const AT_ONCE: usize = 1024;
-        let text = |session: &Session| {
-            let mut text = Vec::new();
-            json::write(&mut text, session).map(|()| text)
-        };
-        let texts: Vec<Vec<u8>> = sessions.iter().map(|s| text(s)).collect::<Result<_, Unwritable>>()?;
-        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(2 * (sessions.len() + lines.len()));
-        let mut next = |text| pieces.extend([IoSlice::new(b","), IoSlice::new(text)]);
+        let text = |s: &Session| json::session(s).context("a session cannot be printed");
+        let texts: Vec<_> = sessions.iter().map(|s| text(s)).collect::<anyhow::Result<_>>()?;
+        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(sessions.len() + lines.len());
+        let mut next = |text| pieces.push(IoSlice::new(text));
         // Both are in the order of the listing.
         let mut lines = lines.iter().peekable();
         for (session, text) in sessions.iter().zip(&texts) {
@@ -278,7 +295,10 @@ impl Out {
             next(text);
         }
         lines.for_each(|line| next(line.text()));
-        let mut left = pieces.get_mut(1..).unwrap_or_default(); // no comma before the first
+        let mut left = pieces.as_mut_slice();
+        if !left.is_empty() {
+            IoSlice::advance_slices(&mut left, 1); // no comma before the first
+        }
         self.to.flush()?;
         while !left.is_empty() {
             match rustix::io::writev(io::stdout(), &left[..left.len().min(AT_ONCE)]) {

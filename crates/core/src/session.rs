@@ -159,7 +159,7 @@ pub struct Line {
     pub agent: &'static str,
     pub status: Status,
     pub updated_at: Option<Time>,
-    /// The session as it is printed. Its id stands first in it, as it is.
+    /// The session as it is printed after another one, with a comma before it. Its id stands first in it, as it is.
     text: Box<[u8]>,
     /// How long that is.
     id: u32,
@@ -167,7 +167,7 @@ pub struct Line {
 
 impl Line {
     /// What stands before the id.
-    const BEFORE: &str = r#"{"id":""#;
+    const BEFORE: &str = r#",{"id":""#;
 
     /// A session that was written down, unless its id is not to be found there.
     pub fn of(session: &Session, text: Box<[u8]>) -> Option<Line> {
@@ -176,7 +176,7 @@ impl Line {
         (line.id() == session.id.raw()).then_some(line)
     }
 
-    /// The session as it is printed.
+    /// The session as it is printed after another one.
     pub fn text(&self) -> &[u8] {
         &self.text
     }

@@ -232,6 +232,12 @@ impl<'a> Evidence<'a> {
         told.zip(self.all[i].at).is_some_and(|(told, aborted)| aborted.0 >= told.0 - ALL_AT_ONCE)
     }
 
+    /// Whether it was given something since that observation.
+    fn given_after(&self, i: usize) -> bool {
+        let given = self.given.and_then(|given| self.all[given].at);
+        given.zip(self.all[i].at).is_some_and(|(given, at)| given > at)
+    }
+
     fn told(&self, i: usize) -> Untrusted {
         self.all[i].fact.told()
     }
@@ -314,6 +320,11 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
             let deciding = [alive].into_iter().chain(e.given);
             (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
         }
+        // Nor if one is open that was left before that.
+        (Some((_, State::Idle)), _, Some((t, Turn::Open(_)))) if e.given_after(*t) => {
+            let deciding = [alive].into_iter().chain(e.given);
+            (Status::Starting, "its prompt is not taken up yet".into(), deciding.collect())
+        }
         // It has just taken that up, and has not said so yet.
         (Some((i, State::Idle)), _, Some((t, Turn::Open(doing))))
             if e.given.is_some() && e.all[*i].at <= e.all[*t].at =>
@@ -342,7 +353,12 @@ fn living(e: &Evidence<'_>, alive: usize) -> Ruling {
             (Some(i), _) => (Status::Unknown, e.told(i), vec![alive, i]),
             // No probe has failed, so it is not unknown; and nothing says that it rests.
             (None, Some(i)) => (Status::Starting, e.told(i), vec![alive, i]),
-            (None, None) => (Status::Starting, "alive, no native record yet".into(), vec![alive]),
+            (None, None) => {
+                // What it goes on with may be on record.
+                let read = e.all.iter().any(|o| o.witness == Witness::Store);
+                let why = if read { "alive, nothing recorded since it started" } else { "alive, no native record yet" };
+                (Status::Starting, why.into(), vec![alive])
+            }
         },
     }
 }

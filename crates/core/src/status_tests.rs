@@ -101,6 +101,11 @@ fn a_prompt_that_no_turn_shows_yet_is_not_rest() {
     assert_eq!(word(&[alive(), state(State::Idle), given(), open()]), Status::Working);
     assert_eq!(word(&[alive(), state(State::Idle).at(Some(Time(6))), given(), open()]), Status::Idle);
     assert_eq!(word(&[alive(), state(State::Idle), open()]), Status::Idle);
+    // One that an earlier process was killed in says nothing of what was given since.
+    let (idle, given_at) = (state(State::Idle).at(Some(Time(8))), |at| given().at(Some(Time(at))));
+    let verdict = judge(&[alive(), idle.clone(), given_at(7), open()], None);
+    assert_eq!((verdict.status, verdict.reason.raw()), (Status::Starting, "its prompt is not taken up yet"));
+    assert_eq!(word(&[alive(), idle, given_at(5), open()]), Status::Idle);
     assert_eq!(word(&[alive(), state(State::Busy), given()]), Status::Working);
     assert_eq!(word(&[gone(), given()]), word(&[gone()]));
 }

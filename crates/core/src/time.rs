@@ -57,6 +57,12 @@ impl Time {
         Some(Time(days_from_civil(year, month, day) * DAY + seconds * 1000 + millis))
     }
 
+    /// Whether this is less than so many milliseconds away from `now`, which is the moment of a question: what happens
+    /// while that is being answered lies behind it.
+    pub fn is_near(self, now: Time, milliseconds: u64) -> bool {
+        now.0.abs_diff(self.0) < milliseconds
+    }
+
     /// How long before `now` this was, in one short word: `12s`, `5m`, `3h`, `9d`.
     pub fn age(self, now: Time) -> String {
         let seconds = (now.0.saturating_sub(self.0)).max(0) / 1000;
@@ -99,6 +105,7 @@ struct Text {
 impl Text {
     fn of(time: Time) -> Option<Text> {
         let (year, month, day) = civil_from_days(time.0.div_euclid(DAY));
+        (0..=9999).contains(&year).then_some(())?;
         let of_day = time.0.rem_euclid(DAY);
         let mut text = Text { bytes: *b"0000-00-00T00:00:00.000Z", len: 24 };
         let mut put = |at: usize, digits: usize, mut n: i64| {
@@ -118,7 +125,7 @@ impl Text {
             text.bytes[19] = b'Z';
             text.len = 20;
         }
-        (0..=9999).contains(&year).then_some(text)
+        Some(text)
     }
 
     fn as_str(&self) -> &str {
@@ -149,6 +156,11 @@ impl<'de> Deserialize<'de> for Time {
         let text = String::deserialize(d)?;
         Time::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("not a time: {text}")))
     }
+}
+
+/// A time as people read it.
+pub fn lasting(time: Duration) -> String {
+    if time.is_zero() { "0s".into() } else { format!("{time:?}") }
 }
 
 /// A time as people write it: `500ms`, `3s`, `2m`, `1h`, `7d`, or seconds without a unit.
@@ -189,6 +201,15 @@ mod tests {
         let ages = [0, 59_000, 60_000, 7_200_000, 172_800_000].map(|ago| Time(now.0 - ago).age(now));
         assert_eq!(ages, ["0s", "59s", "1m", "2h", "2d"]);
         assert_eq!(Time(now.0 + 5000).age(now), "0s", "a clock that ran backwards gives no negative age");
+    }
+
+    #[test]
+    fn what_happens_while_a_question_is_answered_is_near_it() {
+        let near = |at: i64| Time(at).is_near(Time(1000), 10);
+        assert_eq!(
+            [990, 991, 1000, 1009, 1010, i64::MIN, i64::MAX].map(near),
+            [false, true, true, true, false, false, false]
+        );
     }
 
     #[test]

@@ -43,17 +43,21 @@ pub struct Looked {
 pub fn look(daemon: &Arc<Daemon>, listing: &Listing) -> Looked {
     let now = Time(clock::now_ms());
     let Looked { mut changes, mut next, mut told } = Looked::default();
-    for fuse in fuses::read(&daemon.places).0 {
+    let read = fuses::read(&daemon.places).0;
+    point("fuse.read");
+    for fuse in read {
         match fuses::due(&fuse, listing, now) {
             Due::Wait(at) => next = next.into_iter().chain(at).min(),
             Due::Warn(ids) => {
-                let fuse = Fuse { warned_at: Some(now), ..fuse };
-                if let Err(e) = fuses::put(&daemon.places, &fuse) {
-                    daemon.log.error("fuse", format!("{}: {e}", fuse.id));
-                    continue;
+                let warned = Fuse { warned_at: Some(now), ..fuse.clone() };
+                match fuses::replace(&daemon.places, &fuse, &warned) {
+                    Ok(true) => changes.push(change("fuse.warned", &warned, ids, now)),
+                    Ok(false) => {} // it is looked at again as it is now
+                    Err(e) => daemon.log.error("fuse", format!("{}: {e}", fuse.id)),
                 }
-                changes.push(change("fuse.warned", &fuse, ids, now));
             }
+            // To burn others down may have taken its time.
+            Due::Fire(_) if !fuses::is_still(&daemon.places, &fuse) => {}
             Due::Fire(ids) if !matches!(fuse.then.as_str(), "stop" | "kill" | "command") => {
                 changes.push(change("fuse.fired", &fuse, ids, now));
                 told.push(fuse);

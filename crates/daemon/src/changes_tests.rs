@@ -65,6 +65,7 @@ fn answer(sessions: Vec<Box<Session>>, failed: &[&'static str]) -> Answer {
         partial: !failed.is_empty(),
         unhinted: false,
         failed: failed.iter().map(|name| (*name, "did not answer".to_owned())).collect(),
+        untold: Vec::new(),
         saving: Vec::new(),
     }
 }
@@ -159,6 +160,7 @@ fn claims_come_go_and_run_out() {
     let claim = |until| Claim {
         path: "/a".into(),
         place: (1, 2),
+        born: None,
         by: "eve".into(),
         reason: None,
         at: Time(0),

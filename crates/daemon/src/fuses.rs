@@ -12,6 +12,7 @@
 //! A budget that cannot be told (tokens that are `null`) burns nothing. A fuse on a
 //! session never does anything to another one.
 
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +97,7 @@ impl Fuse {
         let live = listing.sessions.iter().filter(|s| s.live == Some(true)).map(|s| &**s);
         live.filter(|s| match &self.on {
             On::Session(id) => s.is(id),
-            On::Directory(path) => s.cwd.as_ref().is_some_and(|cwd| Path::new(cwd.raw()).starts_with(path)),
+            On::Directory(path) => s.cwd.as_ref().is_some_and(|cwd| is_within(Path::new(cwd.raw()), Path::new(path))),
         })
     }
 
@@ -166,6 +167,12 @@ pub fn due(fuse: &Fuse, listing: &Listing, now: Time) -> Due {
     Due::Wait(moments.min())
 }
 
+/// Whether a directory is another one or lies below it, by whatever names: some agents tell a link where they work.
+fn is_within(cwd: &Path, directory: &Path) -> bool {
+    let same = |place| cwd.ancestors().any(|above| file::place(above).is_ok_and(|p| p == place));
+    cwd.starts_with(directory) || file::place(directory).is_ok_and(same)
+}
+
 fn folder(places: &Places) -> PathBuf {
     places.state.join("fuses")
 }
@@ -184,9 +191,14 @@ pub fn read(places: &Places) -> (Vec<Fuse>, Vec<Warning>) {
     };
     let (mut fuses, mut warnings) = (Vec::new(), Vec::new());
     for entry in entries.into_iter().filter(|e| e.name.ends_with(".json")) {
-        let path = folder.join(entry.name);
+        let path = folder.join(&entry.name);
         let read = file::read_small(&path, LARGEST).map_err(|e| e.to_string());
-        match read.and_then(|b| serde_json::from_slice::<Fuse>(&b).map_err(|e| format!("not a fuse of ours: {e}"))) {
+        let read = read.and_then(|b| match serde_json::from_slice::<Fuse>(&b) {
+            Ok(fuse) if fuse.name() == entry.name => Ok(fuse),
+            Ok(fuse) => Err(format!("not called by what it holds; call it {}", fuse.name())),
+            Err(e) => Err(format!("not a fuse of ours: {e}")),
+        });
+        match read {
             Ok(fuse) => fuses.push(fuse),
             Err(error) => warnings.push(Warning {
                 adapter: "lariat",
@@ -200,15 +212,48 @@ pub fn read(places: &Places) -> (Vec<Fuse>, Vec<Warning>) {
     (fuses, warnings)
 }
 
-/// Stores a fuse; when it returns, no crash undoes it.
+/// Stores a fuse, whatever stands there; when it returns, no crash undoes it.
 pub fn put(places: &Places, fuse: &Fuse) -> io::Result<()> {
+    let _lock = lock(places)?;
+    store(places, fuse)
+}
+
+fn store(places: &Places, fuse: &Fuse) -> io::Result<()> {
     let folder = folder(places);
     durable::make_folder(&folder)?;
     durable::put(&folder, &fuse.name(), serde_json::to_string(fuse)?.as_bytes())
 }
 
+/// Stores a fuse in the place of the one that was read, unless a person has changed that or taken it away since; whether it
+/// did.
+pub fn replace(places: &Places, read: &Fuse, fuse: &Fuse) -> io::Result<bool> {
+    let _lock = lock(places)?;
+    let stands = is_still(places, read);
+    if stands {
+        store(places, fuse)?;
+    }
+    Ok(stands)
+}
+
+/// Whether a fuse is what it was when it was read.
+pub fn is_still(places: &Places, read: &Fuse) -> bool {
+    let now = file::read_small(&folder(places).join(read.name()), LARGEST).ok();
+    now.and_then(|bytes| serde_json::from_slice::<Fuse>(&bytes).ok()).as_ref() == Some(read)
+}
+
+/// Held by who changes one or takes one away. Not in the folder of the fuses, which is watched.
+fn lock(places: &Places) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    durable::make_folder(&places.state)?;
+    let path = places.state.join("fuses.lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
 /// Takes a fuse away.
 pub fn remove(places: &Places, fuse: &Fuse) -> io::Result<()> {
+    let _lock = lock(places)?;
     let folder = folder(places);
     #[expect(clippy::disallowed_methods, reason = "a fuse that its person takes away, or that has long burnt down")]
     std::fs::remove_file(folder.join(fuse.name())).and_then(|()| durable::sync(&folder))

@@ -77,6 +77,9 @@ pub enum DaemonError {
     /// Its door cannot be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// There is no place for its door.
+    #[error("{0}: {1}; set XDG_RUNTIME_DIR to a directory of yours, or unset it")]
+    Runtime(PathBuf, io::Error),
     /// HTTP cannot be served.
     #[error("port {0} of 127.0.0.1 cannot be served: {1}")]
     Http(u16, io::Error),
@@ -148,7 +151,7 @@ pub fn run(places: Places, options: &Options, ready: impl FnOnce() + Send + 'sta
     let lock = place.claim(&places, given.is_some()).map_err(files(&place.lock))?.ok_or(DaemonError::Running)?;
     std::mem::forget(lock); // let go by the end of the process, when nothing else of it is left
     let folder = place.socket.parent().unwrap_or(&place.socket).to_owned();
-    lariat_sys::durable::make_folder(&folder).map_err(files(&folder))?;
+    lariat_sys::durable::make_folder(&folder).map_err(|e| DaemonError::Runtime(folder.clone(), e))?;
     // What is watched must be there: else the folder around it is, and our own log lies in that.
     for ours in [places.state.join("sessions"), places.state.join("claims"), fuses::place(&places)] {
         lariat_sys::durable::make_folder(&ours).map_err(files(&ours))?;

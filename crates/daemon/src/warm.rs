@@ -136,7 +136,7 @@ impl Warm {
 /// Which processes there are that may be agents, or were started by one, in a number;
 /// `None` if that cannot be told, or if one of them began after that.
 pub(crate) fn agents(before: Option<u64>) -> Option<u64> {
-    let table = Table::scan().ok()?;
+    let table = Table::scan_alone().ok()?;
     let names: Vec<&str> = lariat_adapters::all().iter().flat_map(|a| a.programs()).copied().collect();
     let mut found: Vec<&Process> = table.iter().filter(|p| may_be_agent(p, &names)).collect();
     let roots: Vec<u32> = found.iter().map(|p| p.pid).collect();

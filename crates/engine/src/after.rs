@@ -13,10 +13,11 @@
 //! A command gets what it is about by its environment (`LARIAT_ID`, …). It fails
 //! alone: the session is what it is.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,9 @@ impl After {
     pub(crate) fn environment(&self) -> Option<Vec<(String, String)>> {
         self.on_exit.as_ref()?;
         let kept = |name: &str| KEPT.contains(&name) || name.starts_with("XDG_") || name.starts_with("LARIAT_TEST");
-        Some(std::env::vars().filter(|(name, _)| kept(name)).collect())
+        // What is not text cannot be kept, and is no reason to start nothing.
+        let text = |(name, value): (OsString, OsString)| name.into_string().ok().zip(value.into_string().ok());
+        Some(std::env::vars_os().filter_map(text).filter(|(name, _)| kept(name)).collect())
     }
 }
 
@@ -91,7 +94,7 @@ pub fn launched(places: &Places, folder: &Path, started: &Started) -> Option<Str
     let command = record.commands.on_launch.clone()?;
     let facts = vec![("LARIAT_PID", started.pid.to_string())];
     let how = run(folder, ON_LAUNCH, &command, facts_of(&record, &started.native_id, facts));
-    tell(places, ON_LAUNCH, &started.id(), how)
+    tell(places, folder, ON_LAUNCH, &started.id(), how)
 }
 
 /// Runs what was hung on the end of a session, if it has ended and that was not
@@ -116,7 +119,7 @@ pub fn ended(question: &Question, folder: &Path) -> io::Result<()> {
     let how = run(folder, ON_EXIT, &command, facts_of(&launched.record, &native_id, facts));
     ran.code = how.as_ref().ok().copied().flatten();
     put(folder, &ran)?;
-    tell(&question.places, ON_EXIT, &id, how);
+    tell(&question.places, folder, ON_EXIT, &id, how);
     Ok(())
 }
 
@@ -203,7 +206,7 @@ fn facts_of_end(session: &Session) -> Facts {
 
 /// Runs a command of the person's, to its end; its exit code, if it had one.
 fn run(folder: &Path, event: &str, command: &str, facts: Facts) -> io::Result<Option<i32>> {
-    let output = output(&folder.join(format!("{event}.log")))?;
+    let output = output(&log(folder, event))?;
     #[expect(clippy::disallowed_methods, reason = "the command that a person hung on the session")]
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
@@ -215,16 +218,21 @@ fn run(folder: &Path, event: &str, command: &str, facts: Facts) -> io::Result<Op
     Ok(shell.status()?.code())
 }
 
+fn log(folder: &Path, event: &str) -> PathBuf {
+    folder.join(format!("{event}.log"))
+}
+
 fn output(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// Tells the journal; what went wrong, if anything did.
-fn tell(places: &Places, event: &str, id: &str, how: io::Result<Option<i32>>) -> Option<String> {
+fn tell(places: &Places, folder: &Path, event: &str, id: &str, how: io::Result<Option<i32>>) -> Option<String> {
+    let log = places.shown(&log(folder, event)).row();
     let (told, wrong) = match how {
         Ok(Some(0)) => ("it succeeded".to_owned(), false),
-        Ok(Some(code)) => (format!("it failed with code {code}; its output is in {event}.log"), true),
-        Ok(None) => (format!("it was ended by a signal; its output is in {event}.log"), true),
+        Ok(Some(code)) => (format!("it failed with code {code}; its output is in {log}"), true),
+        Ok(None) => (format!("it was ended by a signal; its output is in {log}"), true),
         Err(e) => (format!("it could not be run: {e}"), true),
     };
     records::tell(places, event, id, told.clone());

@@ -26,7 +26,7 @@ use lariat_adapters::{Adapter, Ask as Asked, Decision};
 use lariat_core::{Ask, Fact, Intent, Observation, Session, Status, Time, Want, Witness};
 use lariat_shim::record::Process;
 use lariat_sys::point::point;
-use lariat_sys::process::Identity;
+use lariat_sys::process::{Identity, own_program};
 use lariat_sys::watch::Watch;
 use lariat_sys::{clock, durable, file, scan};
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,9 @@ use crate::records::{self, Locks, Wish, Wishes};
 pub const VERB: &str = "__hook";
 /// Where requests lie in a session's folder.
 pub const FOLDER: &str = "asks";
-/// What an answer ends in once it was taken.
+/// What an answer ends in once it was taken, and while it is.
 const TAKEN: &str = "taken";
+const TAKING: &str = "taking";
 const LARGEST: u64 = 16 << 20;
 /// How long an agent that shows no question must go on showing none.
 const WITHDRAWN: Duration = Duration::from_secs(3);
@@ -79,7 +80,7 @@ impl Request {
 pub fn hook(folder: &Path, ask: &Asked) -> Option<String> {
     // Without a terminal an agent denies what it would have to ask, unless told to wait.
     let wanted = !ask.headless || ask.held;
-    let program = std::env::current_exe().ok().filter(|_| wanted)?;
+    let program = own_program().ok().filter(|_| wanted)?;
     Some(format!("{} {VERB} {}", quoted(program.to_str()?), quoted(folder.to_str()?)))
 }
 
@@ -140,11 +141,12 @@ pub fn asked(agent: &str, request: &Request) -> Option<Ask> {
     lariat_adapters::named(agent)?.asked(request.event.as_bytes())
 }
 
-/// Whether the one who waited for an answer has taken it; `None` while that is open.
-pub fn is_taken(launched: &Launched, request: &Request) -> Option<bool> {
+/// Whether the one who waited for an answer has taken this one; `None` while that is open. Of several who answer at once, the
+/// last may be heard, or the first.
+pub fn is_taken(launched: &Launched, request: &Request, answer: &str) -> Option<bool> {
     let taken = launched.folder.join(FOLDER).join(format!("{}.{TAKEN}", request.stem()));
     let over = !pending(&launched.folder).contains(request);
-    if taken.exists() {
+    if file::read_small(&taken, LARGEST).is_ok_and(|it| it == answer.as_bytes()) {
         #[expect(clippy::disallowed_methods, reason = "our own note, which was read")]
         let _ = std::fs::remove_file(taken);
         return Some(true);
@@ -152,19 +154,25 @@ pub fn is_taken(launched: &Launched, request: &Request) -> Option<bool> {
     over.then_some(false)
 }
 
-/// Tells who answered that the answer was taken.
-pub(crate) fn mark_taken(reply: &Path) {
+/// Takes the answer that lies there, if one does. It is read where nobody else does anything with it, and only then shown to
+/// have been taken: whoever gave it takes that away.
+pub(crate) fn take(reply: &Path) -> Option<Vec<u8>> {
+    let taking = reply.with_extension(TAKING);
+    #[expect(clippy::disallowed_methods, reason = "our own answer, which is about to be read")]
+    std::fs::rename(reply, &taking).ok()?;
+    let answer = file::read_small(&taking, LARGEST).ok();
     #[expect(clippy::disallowed_methods, reason = "our own answer, which was read")]
-    let _ = std::fs::rename(reply, reply.with_extension(TAKEN));
+    let _ = std::fs::rename(taking, reply.with_extension(TAKEN));
+    answer
 }
 
-/// Answers a request. When it returns, the one who waits for it will find it.
-pub fn answer(launched: &Launched, request: &Request, decision: &Decision) -> Result<(), String> {
+/// Answers a request. When it returns, the one who waits for it will find it; what it will find.
+pub fn answer(launched: &Launched, request: &Request, decision: &Decision) -> Result<String, String> {
     let adapter = lariat_adapters::named(&launched.record.agent).ok_or("its agent is not known")?;
     let text = adapter.answer(request.event.as_bytes(), decision)?;
     let asks = launched.folder.join(FOLDER);
     let put = durable::put(&asks, &format!("{}.answer", request.stem()), text.as_bytes());
-    put.map_err(|e| format!("{}: {e}", asks.display()))
+    put.map(|()| text).map_err(|e| format!("{}: {e}", asks.display()))
 }
 
 /// Hears what an agent's hook tells on standard input. If it asks something, waits
@@ -248,9 +256,6 @@ fn wait(question: &Question, folder: &Path, event: String) -> io::Result<()> {
     durable::put(&asks, &name, serde_json::to_string(&request)?.as_bytes())?;
     point("ask.asked");
     let answer = until_answered(question, folder, &request, &reply);
-    if matches!(&answer, Ok(Some(_))) {
-        mark_taken(&reply);
-    }
     for path in [reply, asks.join(name)] {
         #[expect(clippy::disallowed_methods, reason = "our own request, which is over")]
         let _ = std::fs::remove_file(path);
@@ -275,7 +280,7 @@ fn until_answered(question: &Question, folder: &Path, request: &Request, reply: 
         if stand == Stand::Answered {
             return Ok(None);
         }
-        if let Ok(answer) = file::read_small(reply, LARGEST) {
+        if let Some(answer) = take(reply) {
             return Ok(Some(answer));
         }
         // One that asks at once does so before its shim has put on record who it is.
@@ -334,7 +339,7 @@ fn sweep(asks: &Path) {
         request.is_some_and(|r| matches!(Identity::from(r.process).is_alive(), Ok(false)))
     };
     for path in entries.into_iter().filter(|e| e.name.ends_with(".json")).map(|e| asks.join(e.name)).filter(gone) {
-        for path in [path.with_extension("answer"), path.with_extension(TAKEN), path] {
+        for path in [path.with_extension("answer"), path.with_extension(TAKING), path.with_extension(TAKEN), path] {
             #[expect(clippy::disallowed_methods, reason = "our own request, whose asker is gone")]
             let _ = std::fs::remove_file(path);
         }
@@ -369,6 +374,33 @@ mod tests {
         assert_eq!(over(&[], &[(make, 35), (ls, 35)]), [true; 3]);
         assert_eq!(over(&[], &[(make, 5), (ls, 5)]), [false; 3], "that was before they were asked");
         assert_eq!(over(&[], &[]), [false; 3], "nothing tells");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+    fn an_answer_is_read_however_soon_its_giver_sees_that_it_was_taken() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let folder = std::env::temp_dir().join(format!("lariat-take-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (reply, over) = (folder.join("1-1.answer"), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = std::fs::remove_file(reply.with_extension(TAKEN)); // as its giver does
+                }
+            });
+            for n in 0..2000 {
+                std::fs::write(&reply, n.to_string()).expect("an answer");
+                let taken = take(&reply);
+                if taken != Some(n.to_string().into_bytes()) {
+                    over.store(true, Ordering::Relaxed);
+                    panic!("{n}: {taken:?}");
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(take(&reply), None);
+        std::fs::remove_dir_all(folder).expect("our folder");
     }
 
     #[test]

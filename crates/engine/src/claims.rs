@@ -2,9 +2,10 @@
 //!
 //! A live session holds the directory it works in: that is seen, not stored, so
 //! it ends with the session however that dies. A person may hold one too: that
-//! is stored, and has an end. A directory is its device and inode, so two names
-//! are one place; one above or below another is in conflict with it, except that
-//! a git worktree is apart from the checkout it lies in.
+//! is stored, and has an end. A directory is its device and inode (and when it was
+//! made, for an inode is given out again), so two names are one place; one above or
+//! below another is in conflict with it, except that a git worktree is apart from the
+//! checkout it lies in.
 //!
 //! Every check that is followed by a start or a new claim happens under one lock
 //! ([`guard`]), so that of two who come at once one wins.
@@ -19,6 +20,7 @@ use lariat_core::{Observation, Session, Time, Untrusted, Warning, Witness};
 use lariat_sys::{clock, durable, file, process};
 use serde::{Deserialize, Serialize};
 
+use crate::evict::Living;
 use crate::list::{Known, Question, list_and_known};
 use crate::records;
 
@@ -29,6 +31,9 @@ pub struct Claim {
     pub path: String,
     /// Its device and inode.
     pub place: (u64, u64),
+    /// When it was made, in nanoseconds since 1970, where that is known: the inode of one that is gone is another's soon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<i64>,
     /// Who made it.
     pub by: String,
     /// What for.
@@ -37,6 +42,17 @@ pub struct Claim {
     pub at: Time,
     /// Until when.
     pub until: Time,
+}
+
+impl Claim {
+    /// Whether what a path leads to is the directory that was claimed, whatever it was called then.
+    fn is_of(&self, path: &Path) -> bool {
+        let Ok((device, inode)) = file::place(path) else { return false };
+        let born = self.born.zip(file::born(path));
+        // The machine may count its devices otherwise since its last start.
+        let on_it = device == self.place.0 || born.is_some() && path == Path::new(&self.path);
+        on_it && inode == self.place.1 && born.is_none_or(|(claimed, now)| claimed == now)
+    }
 }
 
 /// Somebody's right to a directory.
@@ -84,21 +100,21 @@ pub struct Held {
     pub(crate) unread: Option<Untrusted>,
     /// What was read of our own records.
     pub(crate) known: Arc<Known>,
+    /// Which sessions live or may live, wherever.
+    pub(crate) living: Living,
 }
 
 /// Looks who holds which directory.
 pub fn held(question: &Question) -> Held {
     let (answer, known) = list_and_known(Question { scope: Scope::Live, ..question.clone() });
+    let alive = Living::of(&answer);
     let mut warnings = answer.listing.warnings;
     let living = || answer.listing.sessions.iter().filter(|s| s.live != Some(false) && is_here_and_now(s));
-    let sessions = living().filter_map(|s| {
+    let sessions = living().flat_map(|s| {
         let name = s.handle.clone().unwrap_or_else(|| s.id.raw().to_owned());
-        Some(Holder {
-            path: stands(s)?,
-            who: format!("{name} ({}) works there", s.status.word()),
-            session: Some(s.id.raw().to_owned()),
-            claim: None,
-        })
+        let who = format!("{name} ({}) works there", s.status.word());
+        let session = Some(s.id.raw().to_owned());
+        stands(s).into_iter().map(move |path| Holder { path, who: who.clone(), session: session.clone(), claim: None })
     });
     let processes = answer.listing.unbound.iter().filter_map(|u| {
         Some(Holder {
@@ -121,7 +137,7 @@ pub fn held(question: &Question) -> Held {
         Holder { path: real(Path::new(&claim.path)), who, session: None, claim: Some(claim) }
     }));
     holders.sort_by(|a, b| (&a.path, &a.who).cmp(&(&b.path, &b.who)));
-    Held { holders, warnings, partial, unread: first, known }
+    Held { holders, warnings, partial, unread: first, known, living: alive }
 }
 
 /// A directory of another machine is none of ours, and what a gateway said before
@@ -131,12 +147,25 @@ fn is_here_and_now(session: &Session) -> bool {
     session.host.is_none() && (session.live.is_some() || !session.because.iter().any(told_by_gateway))
 }
 
-/// Where a session works. A directory that was moved meanwhile is not called any more what its store calls it. One whose
-/// process stands above what is gone is no proof of that; and the server of several stands anywhere.
-fn stands(session: &Session) -> Option<PathBuf> {
-    let named = real(Path::new(session.cwd.as_ref()?.raw()));
-    let there = session.pid.filter(|_| !session.shared && !named.exists()).and_then(|pid| process::cwd(pid).ok());
-    Some(there.filter(|there| there.is_dir() && !named.starts_with(there)).unwrap_or(named))
+/// Where a session works. A directory that was moved meanwhile is not called any more what its store calls it, and another may
+/// be called so by now: then both may be where it works. One whose process stands above what is named is no proof of that; and
+/// the server of several stands anywhere.
+fn stands(session: &Session) -> Vec<PathBuf> {
+    let Some(named) = session.cwd.as_ref().map(|cwd| real(Path::new(cwd.raw()))) else { return Vec::new() };
+    let is_there = named.exists();
+    let pid = session.pid.filter(|_| !session.shared && (!is_there || was_made_since(&named, session)));
+    let stood = pid.and_then(|pid| process::cwd(pid).ok()).filter(|stood| stood.is_dir() && !named.starts_with(stood));
+    match stood {
+        None => vec![named],
+        Some(stood) if is_there => vec![named, stood],
+        Some(stood) => vec![stood],
+    }
+}
+
+/// Whether a directory was made since the session's process began: it is not the one in which that began.
+fn was_made_since(directory: &Path, session: &Session) -> bool {
+    let began = session.start.map(clock::ticks_to_ms);
+    file::born(directory).zip(began).is_some_and(|(born, began)| born / 1_000_000 > began)
 }
 
 /// Its path without links, whoever names it from where; of one that is gone, by what is left above it.
@@ -156,10 +185,13 @@ pub fn in_the_way<'a>(mut holders: impl Iterator<Item = &'a Holder>, directory: 
     let above = |path: &Path| path.ancestors().filter_map(|p| file::place(p).ok()).collect::<Vec<_>>();
     let mine = above(directory);
     holders.find(|h| {
-        let place = h.claim.as_ref().map(|c| c.place).or_else(|| file::place(&h.path).ok());
+        let within = match &h.claim {
+            Some(claim) => directory.ancestors().any(|path| claim.is_of(path)),
+            None => file::place(&h.path).is_ok_and(|place| mine.contains(&place)),
+        };
         let theirs = if h.claim.is_some() { Vec::new() } else { above(&h.path) };
         let below = mine.first().is_some_and(|m| theirs.contains(m) || h.claim.is_some() && is_above(directory, h));
-        (place.is_some_and(|p| mine.contains(&p)) || below) && !are_apart(&h.path, directory)
+        (within || below) && !are_apart(&h.path, directory)
     })
 }
 
@@ -187,7 +219,7 @@ fn is_linked(worktree: &Path) -> bool {
 /// Whether a claimed directory lies below another, where it still is what was
 /// claimed.
 fn is_above(directory: &Path, holder: &Holder) -> bool {
-    let still = holder.claim.as_ref().is_some_and(|c| file::place(&holder.path).is_ok_and(|p| p == c.place));
+    let still = holder.claim.as_ref().is_some_and(|c| c.is_of(&holder.path));
     still && holder.path.starts_with(directory)
 }
 
@@ -264,11 +296,17 @@ pub fn claim(
     }
     let place = file::place(&directory).map_err(files)?;
     let shown = directory.to_string_lossy().into_owned();
-    let claim = Claim { path: shown, place, by, reason, at: Time(clock::now_ms()), until };
+    let born = file::born(&directory);
+    let claim = Claim { path: shown, place, born, by, reason, at: Time(clock::now_ms()), until };
     durable::make_folder(&folder).map_err(files)?;
     records::make_room::<Claim>(&folder.join(name(place))).map_err(files)?;
     let text = serde_json::to_string(&claim).map_err(|e| files(e.into()))?;
     durable::put(&folder, &name(place), text.as_bytes()).map_err(files)?;
+    // The same directory, when its device had another number.
+    for earlier in holders.iter().filter_map(|h| h.claim.as_ref()).filter(|c| c.place != place && c.is_of(&directory)) {
+        #[expect(clippy::disallowed_methods, reason = "a claim that this one takes the place of")]
+        std::fs::remove_file(folder.join(name(earlier.place))).and_then(|()| durable::sync(&folder)).map_err(files)?;
+    }
     records::tell(places, "lock", &claim.path, format!("held by {} until {}", claim.by, claim.until));
     Ok(claim)
 }
@@ -282,13 +320,15 @@ pub fn release(question: &Question, path: &Path) -> Result<Claim, ClaimError> {
     let directory = real(path);
     let place = file::place(&directory).ok();
     let (held, damaged) = claims(places);
-    let found = held.into_iter().find(|c| Some(c.place) == place || Path::new(&c.path) == directory);
+    // One on what was called so before gives way to one on what is called so now.
+    let on_it = held.iter().find(|c| c.is_of(&directory));
+    let found = on_it.or_else(|| held.iter().find(|c| Path::new(&c.path) == directory)).cloned();
     // One that cannot be read is still named by its place.
     let unread = || {
         let file = |place| Some(places.shown(&folder.join(name(place))));
         let place = place.filter(|place| damaged.iter().any(|w| w.path == file(*place)))?;
         let (path, at) = (directory.to_string_lossy().into_owned(), Time(clock::now_ms()));
-        Some(Claim { path, place, by: "nobody that can be read".into(), reason: None, at, until: at })
+        Some(Claim { path, place, born: None, by: "nobody that can be read".into(), reason: None, at, until: at })
     };
     let claim = found.or_else(unread).ok_or_else(|| ClaimError::NotHeld(path.to_owned()))?;
     #[expect(clippy::disallowed_methods, reason = "a claim that its person gives up")]

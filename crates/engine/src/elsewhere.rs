@@ -57,6 +57,19 @@ pub(crate) fn seen_from(question: &Question, adapter: &dyn Adapter, stores: &Sto
     }
 }
 
+/// Where a session that was launched with these variables is stored: where it was seen, else where they lead.
+pub(crate) fn store_of(places: &Places, adapter: &dyn Adapter, session: &Session, stores: &Stores) -> Places {
+    let there = places.at(stores);
+    match is_seen_in(places, adapter, session) || is_same(adapter, places, &there) {
+        true => places.clone(),
+        false => there,
+    }
+}
+
+fn is_seen_in(places: &Places, adapter: &dyn Adapter, session: &Session) -> bool {
+    session.transcript.as_ref().is_some_and(|t| t.starts_with(adapter.store(places)))
+}
+
 /// Where the store of a session is that goes on: where it was seen, unless a person says otherwise now.
 pub(crate) fn goes_on_with(
     places: &Places,
@@ -67,7 +80,7 @@ pub(crate) fn goes_on_with(
 ) -> Stores {
     let now = Places::stores_of(env);
     let Some(then) = launched.and_then(|l| l.record.stores.as_ref()) else { return now };
-    let seen_here = session.transcript.as_ref().is_some_and(|t| t.starts_with(adapter.store(places)));
+    let seen_here = is_seen_in(places, adapter, session);
     // What lariat speaks to has a store that lariat does not know.
     if !adapter.is_spoken_for() && (seen_here || is_same(adapter, places, &places.at(then))) {
         return now;

@@ -18,7 +18,7 @@ use crate::start::LaunchError;
 /// What it reads.
 const INPUT: &str = "first.in";
 /// How long it may take: others wait for the same lock.
-const LONGEST: Duration = Duration::from_secs(30);
+pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
 /// Runs the agent's program once before the session's own run, to its end.
 pub(crate) fn tell(

@@ -119,7 +119,7 @@ pub enum GitError {
     #[error("git {0} did not end within {1:?} and was ended")]
     Late(String, Duration),
     /// It told too much, or what cannot be read.
-    #[error("git {0} told what cannot be read: {1}")]
+    #[error("git {0} printed something unexpected: {1}")]
     Odd(String, String),
 }
 

@@ -8,22 +8,23 @@ use std::path::Path;
 use lariat_adapters::look::Sighting;
 use lariat_adapters::talk::Speaker;
 use lariat_core::{Fact, Observation, State, Time, Turn};
+use lariat_shim::record::Shim;
 
 use crate::launched::Launched;
 use crate::peek;
 use crate::send::plain;
 
 /// How long after its start an agent may still be about to take up its prompt.
-const TAKING_UP: i64 = 15_000;
+const TAKING_UP: u64 = 15_000;
 /// How long after something was typed its terminal may still say that it rests.
-const TOLD: i64 = 1000;
+const TOLD: u64 = 1000;
 
 impl Launched {
     /// Whether it was started with something to do, and so lately that it may not have
     /// taken it up.
     pub fn may_not_have_begun(&self, now: Time) -> bool {
-        let lately = |start: Time| (0..TAKING_UP).contains(&(now.0 - start.0));
-        self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(|s| lately(s.started_at))
+        let lately = |s: &Shim| s.started_at.is_near(now, TAKING_UP);
+        self.record.prompted && self.exit.is_none() && self.shim.as_ref().is_some_and(lately)
     }
 
     /// When it was given what it may not have taken up yet, if that is so.
@@ -41,7 +42,7 @@ impl Launched {
         let transcript = sighting.transcript.as_deref().filter(|_| rests)?;
         let at = self.adapter()?.typed_at(transcript, &self.record.launch.argv)?;
         let taken = sighting.about.turn_at.is_some_and(|turn| turn >= at);
-        (taken && (0..TOLD).contains(&(now.0 - at.0))).then_some(at)
+        (taken && at.is_near(now, TOLD)).then_some(at)
     }
 
     /// When it was started with something to do, if that was a moment ago.
@@ -60,6 +61,7 @@ impl Launched {
     /// Whether its transcript shows what it was given, and another prompt after that: of another process of the session,
     /// or a later one of its own. What cannot be read shows nothing.
     fn is_followed_by_another(&self, given_at: Time, transcript: &Path) -> bool {
+        let plain = |text: &str| plain(text).trim_matches('"').to_owned();
         let Some(given) = self.record.ask.prompt.as_deref().map(plain) else { return false };
         let Ok(talk) = peek::last_prompts(&self.record.agent, transcript, 2) else { return false };
         let since = talk.said.iter().filter(|s| s.who == Speaker::Person && s.at.is_some_and(|at| at >= given_at));
@@ -69,10 +71,15 @@ impl Launched {
 }
 
 /// Whether a turn that began since is over, and so what was given then. An agent that takes a session up may write into
-/// it before its turn begins: when that began counts, where it is known.
+/// it before its turn begins: when that began counts, where it is known. In a copy that no turn has begun in, what is over
+/// was over before: Codex writes so into that of a thread that was cut off, as it makes it.
 fn is_done(at: Time, sighting: &Sighting) -> bool {
+    let about = &sighting.about;
+    if about.parent.is_some() && about.turn_at.is_none() {
+        return false;
+    }
     let over = |o: &&Observation| matches!(o.fact, Fact::Turn(Turn::Over(_)));
-    let began = |o: &Observation| sighting.about.turn_at.or(o.at);
+    let began = |o: &Observation| about.turn_at.or(o.at);
     sighting.observations.iter().filter(over).any(|o| began(o).is_none_or(|began| began >= at))
 }
 
@@ -113,8 +120,11 @@ mod tests {
             launched
                 .given_at(Time(typed.0 + later), &Sighting { observations, transcript, about, ..Sighting::default() })
         };
-        assert_eq!((given(State::Idle, None, 10, 30), given(State::Idle, None, 10, TOLD)), (Some(typed), None));
-        assert_eq!((given(State::Busy, None, 10, 30), given(State::Idle, None, 10, -30)), (None, None));
+        // It may have been typed while the question was being answered.
+        assert_eq!([30, -30].map(|later| given(State::Idle, None, 10, later)), [Some(typed); 2]);
+        let told = TOLD.cast_signed();
+        assert_eq!([told, -told].map(|later| given(State::Idle, None, 10, later)), [None; 2]);
+        assert_eq!(given(State::Busy, None, 10, 30), None);
         // It was a command, and the turn that is open is another's; or something runs that is none of a turn's.
         assert_eq!((given(State::Idle, None, -10, 30), given(State::Idle, Some("a tool"), 10, 30)), (None, None));
         std::fs::remove_dir_all(project).expect("our folder");
@@ -122,15 +132,21 @@ mod tests {
 
     #[test]
     fn what_an_earlier_life_came_to_is_not_what_was_given_now() {
-        let told = |turn: Turn, at: Option<i64>, turn_at: Option<i64>| {
+        let of = |parent: Option<&str>, turn: Turn, at: Option<i64>, turn_at: Option<i64>| {
             let turn = Observation::new(Witness::Store, Fact::Turn(turn)).at(at.map(Time));
-            let about = About { turn_at: turn_at.map(Time), ..About::default() };
+            let parent = parent.map(str::to_owned);
+            let about = About { turn_at: turn_at.map(Time), parent, ..About::default() };
             is_done(Time(5), &Sighting { observations: vec![turn], about, ..Sighting::default() })
         };
+        let told = |turn: Turn, at, turn_at| of(None, turn, at, turn_at);
         let over = || Turn::Over(Outcome::Well);
         assert_eq!([told(over(), Some(4), None), told(over(), Some(6), None)], [false, true]);
         assert!(!told(over(), Some(6), Some(4)), "it was written into before its turn began");
         assert!(told(over(), Some(6), Some(5)) && told(over(), None, None));
         assert!(!told(Turn::Open(None), Some(6), Some(6)) && !told(Turn::Never, None, None));
+        // What is written into the copy of one that was cut off, as it is made.
+        let aborted = || Turn::Over(Outcome::Aborted("turn aborted: interrupted".into()));
+        let copy = |turn_at| of(Some("codex:parent"), aborted(), Some(6), turn_at);
+        assert_eq!((copy(None), copy(Some(5)), told(aborted(), Some(6), None)), (false, true, true));
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! Under one lock of ours: who stands in that directory, or above or below it?
 //! Any live agent does, whoever started it. How many run already? If either
-//! forbids it, the launch is refused. Then the agent is started ([`crate::start`]).
+//! forbids it, the launch is refused. While we look, all is made ready but the agent's
+//! program; then it is started ([`crate::start`]), or taken away again.
 //!
 //! A launch that dies before it has an id is an error with the agent's last
 //! words, and leaves no row behind.
@@ -15,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lariat_adapters::described::NO_WAY;
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::{Given, Settings};
 use lariat_adapters::{Adapter, Ask, LONGEST_ARGUMENT};
 use lariat_core::{Status, Time, Untrusted};
-use lariat_shim::start::Begun;
 use lariat_sys::point::point;
 use lariat_sys::signals::Heeded;
 use lariat_sys::watch::Watch;
@@ -31,13 +32,13 @@ use crate::after::{self, After};
 use crate::ask;
 use crate::claims::{self, Held};
 use crate::elsewhere;
-use crate::evict;
+use crate::evict::{self, Living};
 use crate::handle;
 use crate::launched::{self, Launched, Record};
 use crate::list::{Known, Question, list};
 use crate::resume;
 use crate::send::{self, SendError};
-use crate::start::{self, Start, files};
+use crate::start::{self, Standing, Start, files};
 use crate::stop;
 use crate::worktree::Worktree;
 
@@ -79,16 +80,30 @@ struct Ready {
 }
 
 fn ready(places: &Places, order: &Order) -> Result<Ready, LaunchError> {
-    let adapter = start::adapter(&order.agent)?;
+    let adapter = adapter(places, &order.agent)?;
     let cwd = start::directory(&order.cwd)?;
     let mut ask = start::told_of(places, &order.agent, order.ask.clone());
     ask.cwd = Some(cwd.clone());
     let program = start::program(adapter, &ask)?;
+    if order.keep && ask.described.as_ref().is_some_and(|d| d.resume.is_empty() && d.transcripts.is_none()) {
+        return Err(LaunchError::Impossible(format!("it cannot be kept: {NO_WAY}")));
+    }
     // What is too long for an argument is typed into a terminal instead.
     let is_typed = ask.described.as_ref().is_some_and(|d| d.prompt == Given::Typed);
     let typed = ask.prompt.take_if(|p| !ask.headless && (is_typed || p.len() > LONGEST_ARGUMENT));
     adapter.start(&ask).map_err(LaunchError::Impossible)?;
     Ok(Ready { adapter, cwd, program, ask, typed })
+}
+
+/// The adapter of one that is to be launched.
+fn adapter(places: &Places, name: &str) -> Result<&'static dyn Adapter, LaunchError> {
+    lariat_adapters::named(name).ok_or_else(|| {
+        let settings = Settings::read(places);
+        let mut names = start::launchable();
+        names.extend(settings.acp.iter().map(|s| format!("acp:{}", s.name)));
+        names.extend(settings.described.iter().map(|d| format!("agent:{}", d.name)));
+        LaunchError::NoAgent(name.into(), names.join(", "))
+    })
 }
 
 /// Says what is wrong with an order, if anything, without carrying it out; the directory it means.
@@ -109,54 +124,15 @@ pub fn launch(question: &Question, order: &Order) -> Result<(Started, Option<Str
 
 fn attempt(question: &Question, order: &Order) -> Result<(Started, Option<String>), LaunchError> {
     let places = &question.places;
-    let Ready { adapter, cwd, program, mut ask, typed } = ready(places, order)?;
+    let ready = ready(places, order)?;
     durable::make_folder(&places.state).map_err(files(&places.state))?;
-    let Entered { lock, known, handle, folder, begun } = enter(question, order, &cwd)?;
+    let Entered { standing, folder, handle, known, living, heeded, lock } = enter(question, order, &ready)?;
     point("launch.claimed");
-    evict::forget(&evict::old_among(places, evict::retain(places), &known));
-    durable::begin_folder(&folder).map_err(files(&places.state))?;
-    ask.hook = ask::hook(&folder, &ask);
-    let mut stores = Places::stores_of(&order.env);
-    if let Some((name, path)) = adapter.store_in(&ask.arguments)
-        && let Some(path) = cwd.join(path).to_str()
-    {
-        stores.insert(name.to_owned(), path.to_owned());
+    if let (Some(living), Ok(retain)) = (&living, evict::retain(places)) {
+        evict::forget(&evict::old_among(places, retain, &known, living));
     }
-    let there = elsewhere::seen_from(question, adapter, &stores);
-    // What nobody has been told of yet can be taken back; and nobody could end it by its name.
-    let heeded = Heeded::begin();
-    let started = adapter.start(&ask).map_err(LaunchError::Impossible).and_then(|plan| {
-        start::is_new(&there, adapter, &ask, &plan)?;
-        let record = Record {
-            launch: start::shim_launch(&folder, &handle, &program, &plan, &cwd, ask.headless, &order.after)?,
-            agent: adapter.name().to_owned(),
-            native_id: plan.native_id.clone(),
-            earlier: Vec::new(),
-            ask: Ask { command: ask.command.clone(), described: ask.described.clone(), ..order.ask.clone() },
-            group: order.group.clone(),
-            created_at: Time(clock::now_ms()),
-            commands: order.after.clone(),
-            kept: order.keep,
-            prompted: ask.prompt.is_some(), // what is typed is known to have arrived
-            worktree: order.worktree.clone(),
-            stores: Some(stores.clone()),
-        };
-        let (folder, env, verb) = (folder.as_path(), order.env.as_slice(), "launch");
-        let start = Start {
-            question: &there,
-            adapter,
-            folder,
-            record,
-            plan,
-            env,
-            generation: 1,
-            verb,
-            what: verb,
-            again: false,
-            heeded: Some(&heeded),
-        };
-        start.run(begun, vec![lock])
-    });
+    let folder = folder.keep();
+    let started = standing.go(Some(&heeded), vec![lock]);
     let started = match started {
         Ok(started) => started,
         Err(e) => {
@@ -174,7 +150,7 @@ fn attempt(question: &Question, order: &Order) -> Result<(Started, Option<String
     };
     drop(heeded);
     let wrong = order.after.on_launch.as_ref().and_then(|_| after::launched(places, &folder, &started));
-    if let Some(prompt) = typed {
+    if let Some(prompt) = ready.typed {
         type_in(question, &started, &folder, &prompt)
             .map_err(|why| LaunchError::Unasked(started.handle.clone(), why))?;
     }
@@ -182,35 +158,71 @@ fn attempt(question: &Question, order: &Order) -> Result<(Started, Option<String
 }
 
 /// A launch that nothing is in the way of.
-struct Entered {
-    /// The lock under which it happens.
-    lock: File,
+struct Entered<'a> {
+    /// Its agent, which waits for the word.
+    standing: Standing<'a>,
+    /// What is taken away again without that.
+    folder: NewFolder,
+    handle: String,
     /// What is on record then.
     known: Arc<Known>,
-    handle: String,
-    /// Where its folder is to be.
-    folder: PathBuf,
-    /// Its shim, which waits.
-    begun: Begun,
+    /// Who lives, if anybody looked.
+    living: Option<Living>,
+    /// What nobody has been told of yet can be taken back; and nobody could end it by its name.
+    heeded: Heeded,
+    /// The lock under which it happens.
+    lock: File,
 }
 
-/// Waits until nothing is in the way of a launch. What was cut short is finished first; the shim
-/// begins while we look.
-fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, LaunchError> {
+/// A folder of ours for a session that may not come to be.
+struct NewFolder(Option<PathBuf>);
+
+impl NewFolder {
+    fn begin(path: PathBuf) -> std::io::Result<NewFolder> {
+        durable::begin_folder(&path)?;
+        Ok(NewFolder(Some(path)))
+    }
+
+    /// From now on it is not taken away.
+    fn keep(mut self) -> PathBuf {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            #[expect(clippy::disallowed_methods, reason = "our own folder, of a launch that was not to be")]
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Waits until nothing is in the way of a launch. What was cut short is finished first; all is made ready
+/// while we look.
+fn enter<'a>(question: &Question, order: &'a Order, ready: &Ready) -> Result<Entered<'a>, LaunchError> {
     let places = &question.places;
     let most = most(places)?;
     let mut finished = false;
     loop {
         let lock = claims::guard(places).map_err(files(&places.state))?;
         let wanted = order.worktree.as_ref().map(|w| w.handle.as_str());
-        let (handle, folder) = handle::choose(places, wanted).map_err(files(&places.state))?;
-        let begun = start::begin(&folder)?;
+        let (handle, path) = handle::choose(places, wanted).map_err(files(&places.state))?;
+        let heeded = Heeded::begin();
+        let folder = NewFolder::begin(path.clone()).map_err(files(&path))?;
+        let standing = stand_ready(question, order, ready, (&handle, &path))
+            .inspect_err(|e| start::journal(places, "launch", &order.agent, e))?;
         let look = (!order.force).then(|| claims::held(question));
         let known = look.as_ref().map_or_else(|| Arc::new(Known::read(places)), |held| Arc::clone(&held.known));
+        if heeded.take() {
+            let interrupted = LaunchError::Interrupted(order.agent.clone());
+            start::journal(places, "launch", &order.agent, &interrupted);
+            return Err(interrupted);
+        }
         if !std::mem::replace(&mut finished, true) {
             after::owed_of(&known.launched);
             if stop::may_be_left(&known) {
-                drop((lock, begun)); // to end somebody takes its time
+                drop((standing, folder, heeded, lock)); // to end somebody takes its time
                 stop::finish_left(question);
                 continue;
             }
@@ -218,18 +230,19 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
         }
         if let Some(held) = &look {
             let ways = "wait for it, give it a --worktree of its own, choose another --cwd, or use --force";
-            is_free(held, cwd).map_err(|who| LaunchError::Claimed(format!("{who}; {ways}")))?;
+            is_free(held, &ready.cwd).map_err(|who| LaunchError::Claimed(format!("{who}; {ways}")))?;
         }
         let max = order.max.or(most);
         let running = max.map_or_else(Vec::new, |_| running(question, order.group.as_deref()));
         let Some(max) = max.filter(|max| running.len() >= *max) else {
-            return Ok(Entered { lock, known, handle, folder, begun });
+            let living = look.map(|held| held.living);
+            return Ok(Entered { standing, folder, handle, known, living, heeded, lock });
         };
         if !order.queue || max == 0 {
             let whose = order.group.as_ref().map_or_else(String::new, |g| format!(" in group {g}"));
             return Err(LaunchError::Full { running: running.len(), max, whose });
         }
-        drop((lock, begun));
+        drop((standing, folder, heeded, lock));
         let mut watch = Watch::new();
         running.iter().for_each(|pid| watch.process(*pid));
         // One whose process cannot be watched is looked at again.
@@ -237,14 +250,52 @@ fn enter(question: &Question, order: &Order, cwd: &Path) -> Result<Entered, Laun
     }
 }
 
+/// Has an agent stand ready in a folder that was begun for it.
+fn stand_ready<'a>(
+    question: &Question,
+    order: &'a Order,
+    ready: &Ready,
+    (handle, folder): (&str, &Path),
+) -> Result<Standing<'a>, LaunchError> {
+    let begun = start::begin(folder)?;
+    let Ready { adapter, cwd, program, .. } = ready;
+    let ask = Ask { hook: ask::hook(folder, &ready.ask), ..ready.ask.clone() };
+    let mut stores = Places::stores_of(&order.env);
+    if let Some((name, path)) = adapter.store_in(&ask.arguments)
+        && let Some(path) = cwd.join(path).to_str()
+    {
+        stores.insert(name.to_owned(), path.to_owned());
+    }
+    let there = elsewhere::seen_from(question, *adapter, &stores);
+    let plan = adapter.start(&ask).map_err(LaunchError::Impossible)?;
+    start::is_new(&there, *adapter, &ask, &plan)?;
+    let record = Record {
+        launch: start::shim_launch(folder, handle, program, &plan, cwd, ask.headless, &order.after)?,
+        agent: adapter.name().to_owned(),
+        native_id: plan.native_id.clone(),
+        earlier: Vec::new(),
+        ask: Ask { command: ask.command.clone(), described: ask.described.clone(), ..order.ask.clone() },
+        group: order.group.clone(),
+        created_at: Time(clock::now_ms()),
+        commands: order.after.clone(),
+        kept: order.keep,
+        prompted: ask.prompt.is_some(), // what is typed is known to have arrived
+        worktree: order.worktree.clone(),
+        stores: Some(stores),
+    };
+    let (folder, env, verb) = (folder.to_owned(), order.env.as_slice(), "launch");
+    let adapter = *adapter;
+    let start =
+        Start { question: there, adapter, folder, record, plan, env, generation: 1, verb, what: verb, again: false };
+    start.stand_ready(begun)
+}
+
 /// How many may run at once, as the settings say. Settings that cannot be read may hold a
 /// limit, so they let nobody in.
 pub(crate) fn most(places: &Places) -> Result<Option<usize>, LaunchError> {
     let settings = Settings::read(places);
-    match settings.warnings.first().filter(|_| settings.unread) {
-        Some(warning) => {
-            let path = warning.path.as_ref().map_or_else(String::new, |p| p.row());
-            let wrong = format!("{path}: {}", warning.error.row());
+    match settings.unreadable() {
+        Some(wrong) => {
             Err(LaunchError::Alive(format!("the settings may hold a limit and cannot be read: mend {wrong}")))
         }
         None => Ok(settings.max),

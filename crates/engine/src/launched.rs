@@ -82,7 +82,8 @@ pub struct Launched {
     pub record: Record,
     /// Who holds it, if it got that far.
     pub shim: Option<Shim>,
-    /// Whether somebody is starting it: it is on record, and who holds it is not yet. Or why that cannot be told.
+    /// Whether somebody is starting it: it is on record, and who holds it is not yet, or the last end still is. Or why that
+    /// cannot be told.
     pub starting: Result<bool, String>,
     /// How its agent ended, if that is recorded.
     pub exit: Option<record::Exit>,
@@ -206,6 +207,16 @@ impl All {
         (agents, holders)
     }
 
+    /// The ids of all that was launched, and of what their processes had before.
+    pub fn ids(&self) -> impl Iterator<Item = String> {
+        let all = |l: &Launched| {
+            let (agent, record) = (l.record.agent.clone(), &l.record);
+            let ids = record.native_id.iter().chain(&record.earlier).cloned();
+            ids.map(move |id| format!("{agent}:{id}")).collect::<Vec<_>>()
+        };
+        self.by_id.values().flat_map(all)
+    }
+
     /// Waits for what is being written down of those that have just ended: without it nobody
     /// can tell whether they were cut off.
     pub fn settle(&mut self, settling: &OnceLock<Instant>) {
@@ -280,10 +291,19 @@ impl Launched {
             record.native_id = adapter.and_then(|adapter| start::id_in_output(folder, adapter));
         }
         let mut unread = Vec::new();
+        // In this order: what the last run left goes the other way round.
+        let exit = read_or(folder, record::EXIT, &mut unread);
         let mut shim = read_or(folder, record::SHIM, &mut unread);
-        let unheld = shim.is_none() && unread.is_empty();
+        let unheld = shim.is_none() && unread.iter().all(|(name, _)| *name != record::SHIM);
         let untold = |e| format!("whether lariat is starting it: {}: {e}", records::START);
-        let mut starting = if unheld { records::is_starting(folder).map_err(untold) } else { Ok(false) };
+        // What ended and is started again is wanted before the record of that end is gone.
+        let wanted_since = |end: &record::Exit| {
+            records::read_in(folder).is_some_and(|w| w.intent.want == Want::Run && end.at < w.intent.at)
+        };
+        let mut starting = match unheld || exit.as_ref().is_some_and(wanted_since) {
+            true => records::is_starting(folder).map_err(untold),
+            false => Ok(false),
+        };
         if unheld && starting != Ok(true) {
             shim = read_or(folder, record::SHIM, &mut unread); // whoever started it may just have come to an end with that
             starting = starting.or_else(|e| if shim.is_some() { Ok(false) } else { Err(e) });
@@ -294,7 +314,7 @@ impl Launched {
             record,
             shim,
             starting,
-            exit: read_or(folder, record::EXIT, &mut unread),
+            exit,
             unread,
         }))
     }
@@ -446,6 +466,7 @@ impl Launched {
             return true;
         }
         match self.process() {
+            Ok(Some(_)) if sighting.outlived && has_ended(sighting) => {}
             // What has ended while its process is here has moved on within that, unless the record of its end names
             // the very process, or nobody but the shim knows what that is. One that was given a single prompt does not.
             Ok(Some(process))
@@ -469,7 +490,8 @@ impl Launched {
                     sighting.observations.retain(|o| !matches!(&o.fact, Fact::Asks(ask) if ask.kind.ends_a_turn()));
                 }
                 let asks = ask::observe(&self.record.agent, places, &self.folder, &sighting.about.calls);
-                let says = || self.asks().map(|ask| seen(Fact::Asks(ask)));
+                let untold = !sighting.observations.iter().any(|o| matches!(o.fact, Fact::State(_)));
+                let says = || self.asks(untold).map(|ask| seen(Fact::Asks(ask)));
                 let says = if asks.iter().any(|o| matches!(o.fact, Fact::Asks(_))) { None } else { says() };
                 sighting.observations.extend(asks.into_iter().chain(says));
                 let asked = sighting.observations.iter().any(|o| matches!(o.fact, Fact::Asks(_)));
@@ -501,7 +523,8 @@ impl Launched {
                 return true;
             }
         }
-        let settled = self.exit.clone().or_else(|| self.settle(settling));
+        // How the agent ended, only what outlived it knows.
+        let settled = self.exit.clone().or_else(|| if sighting.outlived { None } else { self.settle(settling) });
         let how = settled.as_ref().and_then(|exit| match (exit.code, exit.signal) {
             (Some(code), _) => Some(Exit::Code(code)),
             (None, Some(signal)) => Some(Exit::Signal(signal)),

@@ -75,6 +75,8 @@ pub struct Answer {
     pub partial: bool,
     /// Which ones, and why; `process` for the process table.
     pub failed: Vec<(&'static str, String)>,
+    /// Whose sessions may be more than those that are told of; `process` means anybody's.
+    pub untold: Vec<&'static str>,
     /// What was read is being written down.
     pub saving: Vec<Saving>,
 }
@@ -97,6 +99,7 @@ impl Answer {
             unhinted: false,
             partial: false,
             failed: Vec::new(),
+            untold: Vec::new(),
             saving: Vec::new(),
         }
     }
@@ -303,6 +306,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     if let Err(error) = &*shared.table {
         answer.partial = true;
         answer.failed.push(("process", error.clone()));
+        answer.untold.push("process");
         answer.listing.warnings.push(Warning {
             adapter: "process",
             path: Some("/proc".into()),
@@ -349,6 +353,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     answer.unhinted |= answer.listing.sessions.iter().any(|s| given(s));
     answer.unhinted |= shared.known.launched.by_id.values().any(|l| l.may_not_have_begun(now));
     shared.add_unrecorded(&mut answer, &unread);
+    answer.untold.extend(unread.into_keys());
     one_row::of_both(&mut answer, (*shared.table).as_ref().ok());
     // One process, one row: whom its shim has tied to a session is not without one.
     let Listing { sessions, unbound, .. } = &mut answer.listing;
@@ -504,9 +509,9 @@ mod tests {
             let session = session("claude", format!("claude:{id}"), sighting, None, Time(0));
             Line::of(&session, text.as_bytes().into())
         };
-        let line = written("a-1", r#"{"id":"claude:a-1","agent":"claude"}"#).unwrap();
+        let line = written("a-1", r#",{"id":"claude:a-1","agent":"claude"}"#).unwrap();
         assert_eq!((line.id(), line.native_id()), ("claude:a-1", "a-1"));
-        assert_eq!(written("a\n1", r#"{"id":"claude:a\n1"}"#), None, "escaped, it is another");
+        assert_eq!(written("a\n1", r#",{"id":"claude:a\n1"}"#), None, "escaped, it is another");
         assert_eq!(written("a-1", "{}"), None);
     }
 }

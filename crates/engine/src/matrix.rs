@@ -102,6 +102,9 @@ impl Matrix {
             }
             prompts.push(text);
         }
+        if prompts.iter().any(|text| text.contains('\0')) {
+            return Err("prompts: one holds a zero byte, which no agent can be given; take it out".into());
+        }
         let whole = |v: &Value| v.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
         let count = said.get("count").map(|v| whole(v).ok_or("count must be a number from 1 on")).transpose()?;
         let yes = |v: &Value| v.as_bool().ok_or("worktree must be true or false");

@@ -3,8 +3,8 @@
 //!
 //! Agents that speak ACP keep their sessions as ever, under the same ids. While our owner lives, the
 //! session is its; once it is gone, the row of the connection stays, unless the agent's own adapter sees
-//! somebody else in the session, or cannot tell: then that is the truth, and the handle goes with it. The id that is not
-//! shown means it too ([`Session::also`](lariat_core::Session)).
+//! somebody else in the session, or cannot tell: then that is the truth, and the handle goes with it, as does what a person
+//! called it. The id that is not shown means it too ([`Session::also`](lariat_core::Session)).
 //!
 //! What else such an agent has open, and has stored nothing of, is no session: Codex makes itself one when it takes
 //! another up again.
@@ -23,8 +23,7 @@ use crate::list::Answer;
 pub fn of_both(answer: &mut Answer, table: Option<&Table>) {
     let Answer { listing, lines, .. } = answer;
     let owned = listing.sessions.iter().filter(|s| is_owned(s.agent));
-    let mut owned: HashMap<String, (Option<bool>, Option<String>, Untrusted)> =
-        owned.map(|s| (s.native_id.raw().to_owned(), (s.live, s.handle.clone(), s.id.clone()))).collect();
+    let owned: HashMap<String, Box<Session>> = owned.map(|s| (s.native_id.raw().to_owned(), s.clone())).collect();
     if owned.is_empty() {
         return;
     }
@@ -49,13 +48,16 @@ pub fn of_both(answer: &mut Answer, table: Option<&Table>) {
         if is_owned(s.agent) {
             return true;
         }
-        let Some((live, handle, id)) = owned.get_mut(s.native_id.raw()) else { return true };
-        if *live != Some(false) || s.live == Some(false) || is_of_them(s) {
+        let Some(ours) = owned.get(s.native_id.raw()) else { return true };
+        if ours.live != Some(false) || s.live == Some(false) || is_of_them(s) {
             theirs_too.insert(s.native_id.raw().to_owned(), s.id.clone());
             return false;
         }
-        s.also = Some(id.clone());
-        s.handle = handle.take().or(s.handle.take());
+        s.also = Some(ours.id.clone());
+        s.handle = ours.handle.clone().or(s.handle.take());
+        s.name = ours.name.clone().or(s.name.take());
+        s.group = ours.group.clone().or(s.group.take());
+        s.kept |= ours.kept;
         elsewhere.insert(s.native_id.raw().to_owned());
         true
     });

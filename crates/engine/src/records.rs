@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use lariat_adapters::look::{About, Places};
 use lariat_core::{Intent, Time, Untrusted, Want, Warning};
 use lariat_shim::record::{self, Process};
+use lariat_sys::durable::Staged;
+use lariat_sys::point::point;
+use lariat_sys::two::by_two;
 use lariat_sys::{clock, durable, file};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -131,7 +134,13 @@ impl Wishes {
         let sessions = places.state.join("sessions");
         let entries = match file::Directory::open(&sessions).and_then(|d| d.entries()) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return wishes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                // What was asked for may lie on a disk that is not there now.
+                if places.state.is_symlink() && !places.state.exists() {
+                    wishes.warnings.push(warning(places, &places.state, "it is a link that leads nowhere"));
+                }
+                return wishes;
+            }
             Err(e) => {
                 wishes.warnings.push(warning(places, &sessions, &e.to_string()));
                 return wishes;
@@ -241,19 +250,7 @@ pub(crate) fn make_room<T: serde::de::DeserializeOwned>(path: &Path) -> io::Resu
 
 /// Reads every folder, in their order; by two threads where there are many, for each is a handful of small files.
 pub(crate) fn of_each<T: Send>(folders: &[PathBuf], read: impl Fn(&Path) -> T + Sync) -> Vec<T> {
-    let read = |some: &[PathBuf]| -> Vec<T> { some.iter().map(|folder| read(folder)).collect() };
-    if folders.len() < MANY {
-        return read(folders);
-    }
-    let (some, others) = folders.split_at(folders.len() / 2);
-    std::thread::scope(|scope| {
-        let reading = std::thread::Builder::new().spawn_scoped(scope, || read(some));
-        let others = read(others);
-        // One that could not be started, or came to nothing, leaves it to us.
-        let mut all = reading.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(|| read(some));
-        all.extend(others);
-        all
-    })
+    by_two(folders, MANY, |some| some.iter().map(|folder| read(folder)).collect())
 }
 
 fn read_one<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
@@ -313,13 +310,29 @@ pub fn folder_name(id: &str) -> String {
     name
 }
 
-/// Stores what a person calls a session.
-pub fn put_label(places: &Places, handle: Option<&str>, label: &Label) -> io::Result<()> {
-    let name = handle.map_or_else(|| folder_name(&label.id), str::to_owned);
+/// Changes what a person calls a session, or whether it is to be kept; what is stored then. One at a time does.
+pub fn change_label(
+    places: &Places,
+    handle: Option<&str>,
+    id: &str,
+    at: Time,
+    change: impl FnOnce(&mut Label),
+) -> io::Result<Label> {
+    let name = handle.map_or_else(|| folder_name(id), str::to_owned);
     let folder = places.state.join("sessions").join(name);
-    let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
-    durable::make_folder(&folder).and_then(|()| make_room::<Label>(&folder.join(LABEL))).map_err(at)?;
-    durable::put(&folder, LABEL, serde_json::to_string(label)?.as_bytes()).map_err(at)
+    let changed = || {
+        let _act = Locks::of(places, handle, id)?.act()?;
+        let known = Wishes::read(places).labels.remove(id);
+        point("label.read");
+        let mut label = known.unwrap_or_else(|| Label { id: id.to_owned(), ..Label::default() });
+        change(&mut label);
+        // The last that was said counts, though the clock was set back since the one before.
+        label.at = Some(label.at.map_or(at, |before| at.max(Time(before.0 + 1))));
+        make_room::<Label>(&folder.join(LABEL))?;
+        durable::put(&folder, LABEL, serde_json::to_string(&label)?.as_bytes())?;
+        Ok(label)
+    };
+    changed().map_err(|e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display())))
 }
 
 /// Stores with a wish that its run was seen to be over, unless something else is wished by now. The caller holds none of
@@ -341,11 +354,15 @@ pub fn put_in(folder: &Path, wish: &Wish) -> io::Result<()> {
     durable::put(folder, INTENT, serde_json::to_string(wish)?.as_bytes())
 }
 
-/// Stores a wish together with the launch it is about, in the folder of that launch.
-pub fn put_with(folder: &Path, launch: &str, wish: &Wish) -> io::Result<()> {
-    make_room::<Wish>(&folder.join(INTENT))?;
-    let wish = serde_json::to_string(wish)?;
-    durable::put_first(folder, &[(record::LAUNCH, launch.as_bytes()), (INTENT, wish.as_bytes())])
+/// Makes a launch and the wish for it ready to be stored together, in the folder of that launch.
+pub fn stage(folder: &Path, launch: &str, wish: Option<&Wish>) -> io::Result<Staged> {
+    let wish = wish.map(serde_json::to_string).transpose()?;
+    let mut records = vec![(record::LAUNCH, launch.as_bytes())];
+    if let Some(wish) = &wish {
+        make_room::<Wish>(&folder.join(INTENT))?;
+        records.push((INTENT, wish.as_bytes()));
+    }
+    durable::stage(folder, &records)
 }
 
 /// The locks of one session. Both are gone with the process that holds them.
@@ -472,14 +489,16 @@ fn listed() -> String {
 pub fn journal(places: &Places) -> io::Result<(Vec<Entry>, usize)> {
     use io::BufRead as _;
     let path = journal_path(places);
+    let wrong = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let opened = match file::open(&path) {
         Ok((file, _)) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
-        Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
+        Err(e) => return Err(wrong(e)),
     };
     let (mut entries, mut odd) = (Vec::new(), 0);
-    for line in io::BufReader::new(opened).lines() {
-        match serde_json::from_str(&line?) {
+    // A full disk may have cut one short within a character.
+    for line in io::BufReader::new(opened).split(b'\n') {
+        match serde_json::from_slice(&line.map_err(wrong)?) {
             Ok(entry) => entries.push(entry),
             Err(_) => odd += 1,
         }

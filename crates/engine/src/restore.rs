@@ -11,7 +11,7 @@
 //! several in a row fail the same way, the cause is not theirs (no login, no
 //! quota, no program): then the rest is left for later.
 
-use lariat_adapters::look::Scope;
+use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::settings::Settings;
 use lariat_core::{Session, Want};
 
@@ -19,8 +19,8 @@ use crate::launch::running;
 use crate::launched::{All, Launched};
 use crate::list::{Question, list};
 use crate::records::Wishes;
-use crate::resume::{Again, Resumed, Way, resume, unasked, way};
-use crate::start::{self, LaunchError};
+use crate::resume::{Again, Resumed, Way, place, resume, unasked, way};
+use crate::start::LaunchError;
 
 /// So many failures in a row have one cause.
 const BRAKE: usize = 3;
@@ -72,7 +72,7 @@ pub fn plan(question: &Question, kept: bool) -> Plan {
         folder.hear_of(places);
         plan.partial |= session.live.is_none();
         if session.restorable && (session.kept || !kept) {
-            let there = start::directory(&folder.record.launch.cwd).map_err(|e| e.to_string());
+            let there = place(places, &folder.record.launch.cwd, Some(&folder)).map_err(|e| e.to_string());
             let way = there.and_then(|_| way(places, &session, Some(&folder)));
             let said = way.as_ref().ok().and_then(|way| unasked(&session, &folder.record.ask, *way));
             plan.steps.push(Step { session, way, said });
@@ -84,6 +84,13 @@ pub fn plan(question: &Question, kept: bool) -> Plan {
     }
     plan.steps.sort_by_key(|s| (s.session.updated_at, s.session.id.clone()));
     plan
+}
+
+/// Why one would not be brought back though it was cut off, if that is so.
+pub fn cannot(places: &Places, session: &Session) -> Option<String> {
+    let mut launched = All::read(places).take(session)?;
+    launched.hear_of(places);
+    way(places, session, Some(&launched)).err()
 }
 
 fn why_not(session: &Session, launched: &Launched, want: Option<Want>) -> String {
@@ -113,7 +120,7 @@ pub fn restore(
             _ if failing.0 >= BRAKE => {
                 Outcome::Left(format!("{BRAKE} in a row failed ({}), so the rest was left", failing.1))
             }
-            (Some(max), _) => Outcome::Left(format!("{max} run already, which is the most there may be")),
+            (Some(max), _) => Outcome::Left(format!("{max} sessions run already, and {max} is the limit")),
             (None, Err(why)) => Outcome::Left(why.clone()),
             (None, Ok(_)) => {
                 let again = Again { force, cut_off: true, ..Again::default() };

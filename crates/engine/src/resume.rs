@@ -37,6 +37,8 @@ use crate::list::{Question, list};
 use crate::records::{self, Locks, Wish, Wishes};
 use crate::start::{self, LaunchError, Start, Started, files};
 use crate::stop;
+use crate::worktree::saved::saved;
+use crate::worktree::{self, Worktree};
 
 /// What a session without a terminal is told when nobody says what to do.
 pub const GO_ON: &str = "Continue where you left off.";
@@ -107,7 +109,13 @@ pub fn way(places: &Places, session: &Session, launched: Option<&Launched>) -> R
             Err("its agent was told to store nothing of it, so what of it was done cannot be told".into())
         }
         (Some(_), None) => Ok(Way::Replayed),
-        (None, None) => Err("its agent has no conversation of it on record".into()),
+        (None, None) if session.live == Some(false) => {
+            Err("its agent has no conversation of it on record, so there is nothing to go on with".into())
+        }
+        (None, None) => {
+            Err("its agent has no conversation of it on record yet; say something to it first, in its own terminal"
+                .into())
+        }
     }
 }
 
@@ -157,11 +165,13 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
         after::begin_owed(before, LEAVING);
     }
     let guard = claims::guard(places).map_err(files(&places.state))?;
-    let locks = Locks::of(places, handle, id).map_err(files(&places.state))?;
-    let act = locks.act().map_err(files(&places.state))?;
-    let starting = locks.starting().map_err(files(&places.state))?;
-    let starting =
-        starting.ok_or_else(|| LaunchError::Alive(format!("{id} is being started or ended at this moment")))?;
+    // A copy changes nothing of the session itself.
+    let locks = (!again.fork).then(|| Locks::of(places, handle, id)).transpose().map_err(files(&places.state))?;
+    let act = locks.as_ref().map(Locks::act).transpose().map_err(files(&places.state))?;
+    let starting = locks.as_ref().map(Locks::starting).transpose().map_err(files(&places.state))?;
+    if matches!(starting, Some(None)) {
+        return Err(LaunchError::Alive(format!("{id} is being started or ended at this moment")));
+    }
     let answer = list(all);
     let session = answer.listing.sessions.into_iter().find(|s| s.id.raw() == id);
     let session = session.ok_or_else(|| LaunchError::Impossible(format!("{id} is not there any more")))?;
@@ -203,7 +213,11 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
         return Err(LaunchError::Alive(why));
     }
     let adapter = start::adapter(session.agent)?;
-    let way = way(places, &session, launched.as_ref()).map_err(LaunchError::Impossible)?;
+    if again.fork && adapter.is_mute() {
+        return Err(LaunchError::Impossible(described::NO_FORK.into()));
+    }
+    let way =
+        way(places, &session, launched.as_ref()).map_err(|why| LaunchError::Impossible(format!("{id}: {why}")))?;
     let stores = elsewhere::goes_on_with(places, adapter, &session, launched.as_ref(), &again.env);
     if acp::is_owned(session.agent) {
         // Behind the connection is an agent with a store of its own.
@@ -217,7 +231,7 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
     let cwd = launched.as_ref().map(|l| l.record.launch.cwd.clone());
     let cwd = cwd.or_else(|| session.cwd.as_ref().map(|c| PathBuf::from(c.raw())));
     let cwd = cwd.ok_or_else(|| LaunchError::Impossible(format!("it is not known where {id} worked")))?;
-    let cwd = start::directory(&cwd)?;
+    let cwd = place(places, &cwd, launched.as_ref())?;
     if !again.force {
         free(question, &cwd)?;
         nobody_is_left(launched.as_ref().filter(|l| !again.fork && acp::is_owned(&l.record.agent)))?;
@@ -257,17 +271,18 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
             stores: Some(stores),
             ..record_of(adapter, launched.as_ref(), again, &asked)
         };
-        let (verb, again, folder, env) = ("resume", way == Way::Native, folder.as_path(), again.env.as_slice());
-        let begun = start::begin(folder)?;
-        let heeded = None; // it is on record, and has its name
-        Start { question: &there, adapter, folder, record, plan, env, generation, verb, what, again, heeded }
-            .run(begun, vec![guard, starting, act]) // let go in this order: who may act then finds nobody at starting it
+        let (verb, again, folder, env) = ("resume", way == Way::Native, folder.clone(), again.env.as_slice());
+        let begun = start::begin(&folder)?;
+        let start = Start { question: there, adapter, folder, record, plan, env, generation, verb, what, again };
+        // Let go in this order: who may act then finds nobody at starting it.
+        let locks = [Some(guard), starting.flatten(), act].into_iter().flatten().collect();
+        start.stand_ready(begun)?.go(None, locks) // it is on record, and has its name
     });
     match started {
         Ok(started) => Ok(Resumed { started, way, said: asked.prompt }),
         Err(error) => {
             start::journal(places, what, id, &error);
-            let _act = locks.act();
+            let _act = locks.as_ref().map(Locks::act);
             // Who has wished something else meanwhile is not undone, nor what they started.
             let ours = |w: Wish| w.intent.want == Want::Run && w.intent.generation == generation;
             let untouched = records::read_in(&folder).is_none_or(ours);
@@ -281,6 +296,28 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
             Err(error)
         }
     }
+}
+
+/// The directory that it worked in.
+pub(crate) fn place(places: &Places, cwd: &Path, launched: Option<&Launched>) -> Result<PathBuf, LaunchError> {
+    start::directory(cwd).map_err(|e| match e {
+        LaunchError::NoDirectory(gone) => {
+            let again = match launched.map(|l| &l.record.launch.handle).filter(|h| has_saved_work(places, h)) {
+                Some(handle) => format!("`lariat worktree apply {handle}` makes it again, with the work saved from it"),
+                None => "it can go on once there is one again".into(),
+            };
+            let gone = gone.display();
+            LaunchError::Impossible(format!("{gone} is not a directory any more: it worked there; {again}"))
+        }
+        other => other,
+    })
+}
+
+/// Whether its worktree was removed, and what was in it is kept.
+fn has_saved_work(places: &Places, handle: &str) -> bool {
+    let (all, _) = worktree::all(places);
+    let saved = |w: &Worktree| saved(&w.repository(), handle).is_ok_and(|saved| !saved.is_empty());
+    all.iter().any(|w| w.handle == handle && saved(w))
 }
 
 /// Waits until the shim of a run that has ended has left: it wrote down the end, and tells its viewers.

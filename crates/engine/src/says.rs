@@ -4,10 +4,11 @@
 //! tell: what a program draws is no record.
 
 use std::io;
+use std::path::Path;
 
 use lariat_adapters::Adapter;
 use lariat_adapters::look::Sighting;
-use lariat_core::{Exit, Fact, Observation, Session, State, Turn, Untrusted};
+use lariat_core::{Exit, Fact, Observation, Outcome, Session, State, Turn, Untrusted};
 use lariat_shim::ring::Output;
 use lariat_sys::file;
 
@@ -25,7 +26,7 @@ impl Launched {
         told_nothing: bool,
         sighting: &Sighting,
     ) -> Option<Fact> {
-        let said = exit.and_then(|_| self.was_cut_off()).or_else(|| self.turn(told_nothing));
+        let said = exit.and_then(|_| self.left(sighting)).or_else(|| self.turn(told_nothing));
         said.or_else(|| match self.was_cut_off_untold(exit.flatten(), sighting) {
             Ok(false) => None,
             Ok(true) => Some(Fact::Turn(Turn::Open(Some("nothing of it was recorded".into())))),
@@ -33,17 +34,16 @@ impl Launched {
         })
     }
 
-    /// What its output tells of a turn that was open when it ended, and that its store may not show.
-    fn was_cut_off(&self) -> Option<Fact> {
+    /// What its output tells of a turn that did not end well, and that its store may not show.
+    fn left(&self, sighting: &Sighting) -> Option<Fact> {
         if !self.record.launch.headless {
             let at_work = self.says().filter(|state| matches!(state, State::Busy | State::Waiting(_)));
             return at_work.map(|_| Fact::State(State::Busy));
         }
         let adapter = self.adapter()?;
-        self.by_stdout(|last| {
-            let cut_off = adapter.finished_in_output(last) == Some(false);
-            cut_off.then(|| Turn::Open(Some("it gave no result".into())))
-        })
+        let failed = |turn: &Turn| matches!(turn, Turn::Over(Outcome::Failed(_) | Outcome::Aborted(_)));
+        let shown = sighting.observations.iter().any(|o| matches!(&o.fact, Fact::Turn(turn) if failed(turn)));
+        self.by_stdout(|last| adapter.left_in_output(last).filter(|turn| !(shown && failed(turn))))
     }
 
     /// How its turn stands by what a headless one writes. It counts only where nobody else tells: of one that is not stored.
@@ -96,8 +96,10 @@ impl Launched {
     }
 
     /// What its agent asks on its terminal before it listens to anything else.
-    pub(crate) fn asks(&self) -> Option<lariat_core::Ask> {
-        let adapter = self.speaker()?;
+    /// `untold` is whether nothing else tells what it does.
+    pub(crate) fn asks(&self, untold: bool) -> Option<lariat_core::Ask> {
+        let first = || self.adapter().filter(|a| untold && a.asks_first() && !self.record.launch.headless);
+        let adapter = self.speaker().or_else(first)?;
         let last = self.last_of_this_run(&Output::open(&self.folder).ok()?, FIRST_LOOK)?;
         adapter.asks_in_output(&last)
     }
@@ -136,6 +138,12 @@ impl Launched {
         last.bytes.drain(..earlier.min(last.bytes.len()));
         Some(last.bytes)
     }
+}
+
+/// What an agent that is being launched asks on its terminal before it begins any session.
+pub(crate) fn before_any(folder: &Path, adapter: &dyn Adapter) -> Option<&'static str> {
+    let launched = Launched::read(folder).ok()?.filter(|launched| launched.shim.is_some())?;
+    adapter.asks_before_any(&launched.last_of_this_run(&Output::open(folder).ok()?, FIRST_LOOK)?)
 }
 
 #[cfg(test)]

@@ -20,11 +20,13 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Scope;
 use lariat_adapters::talk::Speaker;
+use lariat_core::time::lasting;
 use lariat_core::{Session, State, Status, Time, Untrusted};
 use lariat_shim::client::{self, Client, ClientError};
 use lariat_shim::record;
 use lariat_shim::ring::Output;
 use lariat_shim::start::{self, StartError};
+use lariat_sys::process::own_program;
 use lariat_sys::{clock, durable};
 use serde::{Deserialize, Serialize};
 
@@ -62,12 +64,13 @@ pub enum SendError {
     Busy(&'static str),
     /// It was typed, and the agent does not show it.
     #[error(
-        "it was typed, but its transcript does not show it after {0:?}; `lariat attach` shows if it still stands there, \
-             `lariat peek` if it was sent as part of a longer text: look before you send it again"
+        "it was typed, but its transcript does not show it after {time}; `lariat attach` shows if it still stands there, \
+             `lariat peek` if it was sent as part of a longer text: look before you send it again",
+        time = lasting(*.0)
     )]
     Stalled(Duration),
     /// It was sent, and the agent did not read it.
-    #[error("it was sent, but the agent has not taken it after {0:?}; `lariat peek` shows what it does")]
+    #[error("it was sent, but the agent has not taken it after {}; `lariat peek` shows what it does", lasting(*.0))]
     Unread(Duration),
     /// The key was used for something else.
     #[error("the key '{0}' was used for another text, so nothing was typed")]
@@ -77,8 +80,9 @@ pub enum SendError {
     Typed(String),
     /// A command of the agent's own was typed, and nothing shows that it did anything.
     #[error(
-        "it was typed, but nothing shows after {0:?} that it was taken, as not every command leaves a record; \
-             `lariat attach` shows its terminal"
+        "it was typed, but nothing shows after {time} that it was taken, as not every command leaves a record; \
+             `lariat attach` shows its terminal",
+        time = lasting(*.0)
     )]
     Command(Duration),
     /// It was typed, and nothing can tell more.
@@ -118,7 +122,7 @@ pub fn connect(launched: &Launched) -> Result<Client, SendError> {
             Err(e) if e.is_silent() => return Err(e.into()),
             Err(_) => {}
         }
-        match start::take_over(&std::env::current_exe()?, &launched.folder) {
+        match start::take_over(&own_program()?, &launched.folder) {
             Ok(_) => return Ok(Client::connect(socket)?),
             Err(StartError::Held(_)) if began.elapsed() < TAKING_OVER => {
                 launched.shim.as_ref().map_or(Ok(()), client::knock)?;
@@ -454,7 +458,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// What stands before and after a text in the prompt that is that text, or else in one that ends with it, or else in one
-/// that holds it.
+/// that holds it. Of quotes around it the adapter may have taken that the agent put them there.
 fn around<'a>(prompts: &'a [String], text: &str) -> Option<(&'a str, &'a str)> {
     let mut ends = prompts.iter().filter_map(|prompt| Some((prompt.strip_suffix(text)?, "")));
     let own = |(before, after): &(&str, &str)| {
@@ -464,7 +468,9 @@ fn around<'a>(prompts: &'a [String], text: &str) -> Option<(&'a str, &'a str)> {
     let within =
         |prompt: &'a String| prompt.match_indices(text).map(|(at, _)| (&prompt[..at], &prompt[at + text.len()..]));
     let whole = ends.clone().find(|(before, _)| before.is_empty());
-    whole.or_else(|| ends.next()).or_else(|| prompts.iter().flat_map(within).find(own))
+    let found = whole.or_else(|| ends.next()).or_else(|| prompts.iter().flat_map(within).find(own));
+    let bare = || text.strip_prefix('"')?.strip_suffix('"').filter(|t| !t.is_empty());
+    found.or_else(|| around(prompts, bare()?))
 }
 
 /// Whether a file whose form nobody knows holds a text since an offset: as it is, or as JSON writes it.
@@ -496,6 +502,8 @@ mod tests {
         assert_eq!(around(&prompts[1..], "going on with"), Some(("a long ", " it half")));
         assert_eq!(around(&["haSENT TEXTlf".to_owned()], "SENT TEXT"), Some(("ha", "lf")));
         assert_eq!(around(&prompts, "on with us"), None);
+        assert_eq!(around(&["say it".to_owned()], "\"say it\""), Some(("", "")));
+        assert_eq!(around(&["say it".to_owned()], "\"\""), None);
     }
 
     #[test]

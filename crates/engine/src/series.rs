@@ -15,6 +15,7 @@ use lariat_sys::clock;
 use crate::list::{DEADLINE, session};
 use crate::prices;
 use crate::usage::Sum;
+use crate::{acp, elsewhere, launched};
 
 /// What was used up to a time, since the step before.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +78,17 @@ pub fn series(places: &Places, asked: &Session, most: usize) -> Series {
             }
         }
     };
-    // One of a gateway's machine is not in the stores of this one.
-    let adapter = lariat_adapters::all().into_iter().find(|a| asked.agent == a.name() && asked.host.is_none());
+    // It may have been launched with its store elsewhere.
+    let launched = asked.handle.as_ref().and_then(|_| launched::All::read(places).take(asked));
+    let stores = launched.and_then(|l| l.record.stores);
+    // Behind a connection of ours is an agent with a store of its own. One of a gateway's machine is not in the stores of
+    // this one.
+    let own = asked.also.as_ref().filter(|_| acp::is_owned(asked.agent));
+    let agent = own.and_then(|id| id.raw().split(':').next()).unwrap_or(asked.agent);
+    let adapter = lariat_adapters::all().into_iter().find(|a| agent == a.name() && asked.host.is_none());
     let mut tell = Tell { grain: Grain::Answer, to: &mut take };
+    let there = adapter.zip(stores).map(|(adapter, stores)| elsewhere::store_of(places, adapter, asked, &stores));
+    let look = Look { places: there.as_ref().unwrap_or(places), ..look };
     let warnings = adapter.and_then(|a| a.spent_by(&look, asked.native_id.raw(), &mut tell));
     let told = warnings.is_some();
     let mut notes = Vec::new();

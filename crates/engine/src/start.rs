@@ -3,11 +3,13 @@
 //!
 //! # Theory of operation
 //!
-//! 1. What is to be started is stored, with the wish that it shall run. The shim has begun
-//!    before that; it makes the agent ready meanwhile, and waits for the word to go.
-//! 2. The shim starts the agent; the claims' lock is let go once the agent is on record,
+//! 1. Its shim has begun, and is told what it is to start: it makes the agent ready, and waits for the word to go.
+//!    What is to be stored is written meanwhile, durably but for the names ([`Start::stand_ready`]). A launcher
+//!    looks at the same time if anything is in the way; until the names are given nothing has happened.
+//! 2. The launch and the wish that it shall run get their names, durably ([`Standing::go`]).
+//! 3. The shim starts the agent; the claims' lock is let go once the agent is on record,
 //!    where others see it.
-//! 3. While that is written, the agent comes up. Its own id is known: chosen by us where the agent allows it, else
+//! 4. While that is written, the agent comes up. Its own id is known: chosen by us where the agent allows it, else
 //!    read from what it shows. An id that we chose says nothing: the agent must
 //!    have come up with it, or at least not have died of it at once. One that it
 //!    had before says even less: there must be a sign of this very run.
@@ -18,6 +20,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope, Stores};
@@ -26,8 +29,10 @@ use lariat_adapters::{Adapter, Ask, Plan};
 use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Process, VERSION};
 use lariat_shim::start::{self, Begun, Running, StartError};
+use lariat_sys::durable::Staged;
 use lariat_sys::point::point;
 use lariat_sys::process::{self, Identity};
+use lariat_sys::scan::Table;
 use lariat_sys::signals::Heeded;
 use lariat_sys::tree::Tree;
 use lariat_sys::{clock, durable};
@@ -37,6 +42,7 @@ use crate::first;
 use crate::launched::{All, Launched, Record};
 use crate::list::{Question, list};
 use crate::records::{self, Wish};
+use crate::says;
 use crate::servers;
 use crate::sockets;
 use crate::worktree::WorktreeError;
@@ -50,14 +56,14 @@ const BACK: Duration = Duration::from_secs(10);
 /// One that by then has not shown which session it has is known by what it was asked.
 const UNHEARD: Duration = Duration::from_secs(3);
 /// How soon and how late one looks again whether it is there.
-const SOONEST: Duration = Duration::from_micros(100);
+const SOONEST: Duration = Duration::from_micros(50);
 const LATEST: Duration = Duration::from_millis(20);
 /// Where copies of the agent's files are kept, in the session's folder.
 const KEPT: &str = "kept";
 /// How much of a terminal's output is kept.
 const OUTPUT: u64 = 4 << 20;
-/// No first line of an agent is longer.
-const FIRST_LINE: u64 = 1 << 20;
+/// An agent shows its id within this much of its output.
+const FIRST_OUTPUT: u64 = 1 << 20;
 
 /// What was started.
 #[derive(Clone, Debug)]
@@ -132,6 +138,11 @@ pub enum LaunchError {
         "{0} (process {1}) showed no session within {2:?} and was ended; start it in a terminal to see what it asks"
     )]
     NoId(String, u32, Duration),
+    /// It begins none before a person has answered something.
+    #[error(
+        "{0} asks {1} before it begins a session, and was ended; run `{0}` in {2}, answer that once, and launch it again"
+    )]
+    Asks(String, &'static str, PathBuf),
     /// A person, or whoever ends this program, would not wait for its id.
     #[error("interrupted before {0} had shown a session; it was ended, and nothing is left of it")]
     Interrupted(String),
@@ -160,15 +171,20 @@ pub(crate) fn files(path: &Path) -> impl Fn(io::Error) -> LaunchError + use<> {
 
 /// The adapter of this name.
 pub fn adapter(name: &str) -> Result<&'static dyn Adapter, LaunchError> {
-    let names = || lariat_adapters::all().iter().map(|a| a.name()).collect::<Vec<_>>().join(", ");
-    lariat_adapters::named(name).ok_or_else(|| LaunchError::NoAgent(name.into(), names()))
+    lariat_adapters::named(name).ok_or_else(|| LaunchError::NoAgent(name.into(), launchable().join(", ")))
+}
+
+/// The agents that are launched by their own names.
+pub(crate) fn launchable() -> Vec<String> {
+    let is_one = |a: &&&dyn Adapter| a.remote().is_none() && !a.is_mute() && !a.is_spoken_for();
+    lariat_adapters::all().iter().filter(is_one).map(|a| a.name().to_owned()).collect()
 }
 
 /// The agent's real program; of one that the settings describe, the first word of its command.
 pub fn program(adapter: &'static dyn Adapter, ask: &Ask) -> Result<PathBuf, LaunchError> {
     use std::os::unix::fs::PermissionsExt as _;
     if adapter.is_spoken_for() {
-        return std::env::current_exe().map_err(files(Path::new("lariat")));
+        return process::own_program().map_err(files(Path::new("lariat")));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
@@ -279,15 +295,15 @@ fn environment(stores: &Stores, needed: &[(String, String)], more: &[(String, St
 
 /// Begins the shim of a folder, which may not be there yet.
 pub(crate) fn begin(folder: &Path) -> Result<Begun, LaunchError> {
-    let program = std::env::current_exe().map_err(files(folder))?;
+    let program = process::own_program().map_err(files(folder))?;
     Ok(start::begin(&program, folder)?)
 }
 
 /// Everything that is needed to start an agent in a folder.
 pub(crate) struct Start<'a> {
-    pub question: &'a Question,
+    pub question: Question,
     pub adapter: &'static dyn Adapter,
-    pub folder: &'a Path,
+    pub folder: PathBuf,
     /// What is stored; its id is what the plan chose.
     pub record: Record,
     pub plan: Plan,
@@ -300,71 +316,118 @@ pub(crate) struct Start<'a> {
     pub what: &'static str,
     /// It goes on with a session that is on record already.
     pub again: bool,
-    /// Who hears that it is to be taken back, as long as nobody was told of it.
-    pub heeded: Option<&'a Heeded>,
 }
 
-impl Start<'_> {
-    /// Starts it, by the shim that was begun for that. The first of the locks, that of the claims,
-    /// is let go once the agent can be seen where it stands.
-    pub fn run(mut self, mut begun: Begun, locks: Vec<File>) -> Result<Started, LaunchError> {
-        let folder = self.folder;
+/// One that lacks nothing but the word. Dropped without it, its shim has left and nothing is stored.
+pub(crate) struct Standing<'a> {
+    // In this order: the shim has left before anything in the folder is taken away.
+    begun: Begun,
+    staging: Staging,
+    start: Start<'a>,
+    env: Vec<(OsString, OsString)>,
+    began: Time,
+    /// The lock that says so.
+    starting: File,
+}
+
+/// The records of it, being written.
+struct Staging(Option<JoinHandle<io::Result<Staged>>>);
+
+impl Staging {
+    fn begin(folder: &Path, launch: String, wish: Option<Wish>) -> io::Result<Staging> {
+        let folder = folder.to_owned();
+        let stage = move || records::stage(&folder, &launch, wish.as_ref());
+        Ok(Staging(Some(thread::Builder::new().name("store".into()).spawn(stage)?)))
+    }
+
+    fn wait(&mut self) -> io::Result<Staged> {
+        let thread = self.0.take().ok_or(io::ErrorKind::NotFound)?;
+        thread.join().map_err(|_| io::Error::other("what was to be stored could not be written"))?
+    }
+
+    /// Stores them; when it returns, no crash undoes it.
+    fn put(mut self) -> io::Result<()> {
+        self.wait()?.put()
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = self.wait();
+    }
+}
+
+impl<'a> Start<'a> {
+    /// Makes all ready, by the shim that was begun for that.
+    pub fn stand_ready(mut self, mut begun: Begun) -> Result<Standing<'a>, LaunchError> {
+        let files = files(&self.folder);
         let began = Time(clock::now_ms());
-        let _starting = records::begin_start(folder).map_err(files(folder))?;
-        clear(folder).map_err(files(folder))?;
+        let starting = records::begin_start(&self.folder).map_err(&files)?;
+        clear(&self.folder).map_err(&files)?;
         if let Some(input) = &self.plan.input {
-            durable::put(folder, record::INPUT, input.as_bytes()).map_err(files(folder))?;
+            durable::put(&self.folder, record::INPUT, input.as_bytes()).map_err(&files)?;
         }
-        put_beside(folder, &self.plan).map_err(files(folder))?;
-        let launch = serde_json::to_string(&self.record).map_err(|e| files(folder)(e.into()))?;
+        put_beside(&self.folder, &self.plan).map_err(&files)?;
+        let launch = serde_json::to_string(&self.record).map_err(|e| files(e.into()))?;
         // Some believe this before where they stand.
         self.plan.env.push(("PWD".into(), self.record.launch.cwd.to_string_lossy().into_owned()));
         let stores = self.record.stores.clone().unwrap_or_default();
         let env = environment(&stores, &self.plan.env, self.env);
         begun.ready(&launch, &env);
-        match &self.record.native_id {
-            Some(id) => records::put_with(folder, &launch, &self.wish(id, None)),
-            None => durable::put_first(folder, &[(record::LAUNCH, launch.as_bytes())]),
-        }
-        .map_err(files(folder))?;
+        let wish = self.record.native_id.as_ref().map(|id| self.wish(id, None));
+        let staging = Staging::begin(&self.folder, launch, wish).map_err(&files)?;
+        Ok(Standing { begun, staging, start: self, env, began, starting })
+    }
+}
+
+impl Standing<'_> {
+    /// Starts it. The first of the locks, that of the claims, is let go once the agent can be seen where it stands.
+    /// `heeded` hears that it is to be taken back, as long as nobody was told of it.
+    pub fn go(self, heeded: Option<&Heeded>, locks: Vec<File>) -> Result<Started, LaunchError> {
+        let Standing { begun, staging, mut start, env, began, starting } = self;
+        let folder = start.folder.clone();
+        staging.put().map_err(files(&folder))?;
+        point("launch.wished");
         // After the wish: what ended by itself is not cut off until it is wished back.
-        if self.verb == "resume"
-            && let Ok(Some(before)) = Launched::read(folder)
+        if start.verb == "resume"
+            && let Ok(Some(before)) = Launched::read(&folder)
         {
-            before.put_unread_aside().map_err(files(folder))?;
+            before.put_unread_aside().map_err(files(&folder))?;
         }
-        record::forget_last_run(folder).map_err(|e| LaunchError::Files(folder.to_owned(), io::Error::other(e)))?;
+        record::forget_last_run(&folder).map_err(|e| LaunchError::Files(folder.clone(), io::Error::other(e)))?;
         point("launch.stored");
-        let launch = &self.record.launch;
-        let first = self.plan.first.as_ref().map_or(Ok(()), |f| first::tell(self.adapter, folder, f, launch, &env));
+        let launch = &start.record.launch;
+        let first = start.plan.first.as_ref().map_or(Ok(()), |f| first::tell(start.adapter, &folder, f, launch, &env));
         let running = first.and_then(|()| Ok(begun.go()?))?;
         let agent = running.agent.clone();
         let mut locks = locks.into_iter();
-        let mut recording = Some((running, locks.next()));
+        let mut recording = Some((running, locks.next().into_iter().chain([starting]).collect()));
         // Until it is up it looks like one that has gone on elsewhere: who would end it waits a
         // moment for that.
         let mut locks: Vec<File> = locks.collect();
-        let chosen = self.record.native_id.is_some();
+        let chosen = start.record.native_id.is_some();
         // While the agent comes up, and its shim writes down that it runs.
-        if let Some(native_id) = &self.record.native_id {
-            self.tell(native_id, &agent);
+        if let Some(native_id) = &start.record.native_id {
+            start.tell(native_id, &agent);
         }
-        let known = self.know(&agent, began, &mut recording, &mut locks);
+        let known = start.know(&agent, (began, heeded), &mut recording, &mut locks);
         // However that went: nobody goes on before the agent is on record, or taken back.
         until_recorded(&mut recording)?;
         let native_id = known?;
         if !chosen {
-            self.record.native_id = Some(native_id.clone());
-            put(folder, &self.record).map_err(files(folder))?;
+            start.record.native_id = Some(native_id.clone());
+            put(&folder, &start.record).map_err(files(&folder))?;
             // A stop that came first stands: of equal wishes the stop wins.
-            records::put_in(folder, &self.wish(&native_id, Some(&agent))).map_err(files(folder))?;
-            self.tell(&native_id, &agent);
+            records::put_in(&folder, &start.wish(&native_id, Some(&agent))).map_err(files(&folder))?;
+            start.tell(&native_id, &agent);
         }
         point("launch.known");
-        let launch = self.record.launch;
-        Ok(Started { handle: launch.handle, agent: self.adapter.name(), native_id, pid: agent.pid, cwd: launch.cwd })
+        let launch = start.record.launch;
+        Ok(Started { handle: launch.handle, agent: start.adapter.name(), native_id, pid: agent.pid, cwd: launch.cwd })
     }
+}
 
+impl Start<'_> {
     /// Adds to the journal that it runs.
     fn tell(&self, native_id: &str, agent: &Process) {
         let how = format!("process {} in {}", agent.pid, self.record.launch.cwd.display());
@@ -375,19 +438,26 @@ impl Start<'_> {
     fn know(
         &self,
         agent: &Process,
-        began: Time,
-        recording: &mut Option<(Running, Option<File>)>,
+        (began, heeded): (Time, Option<&Heeded>),
+        recording: &mut Option<(Running, Vec<File>)>,
         locks: &mut Vec<File>,
     ) -> Result<String, LaunchError> {
-        let (clock, name) = (Instant::now(), self.adapter.name());
+        let (start, name) = (Instant::now(), self.adapter.name());
+        clock::wake_on_time();
         let pidfd = Identity::open(agent.pid).ok().map(|(_, pidfd)| pidfd);
         loop {
-            if self.heeded.is_some_and(Heeded::take) {
+            if heeded.is_some_and(Heeded::take) {
                 return Err(LaunchError::Interrupted(name.into()));
             }
-            let ended = record::read::<record::Exit>(self.folder, record::EXIT).ok().flatten();
+            let ended = record::read::<record::Exit>(&self.folder, record::EXIT).ok().flatten();
             let id = self.record.native_id.clone().or_else(|| self.shown(agent));
-            let id = id.or_else(|| (clock.elapsed() > UNHEARD).then(|| self.told_back(began)).flatten());
+            let id = id.or_else(|| (start.elapsed() > UNHEARD).then(|| self.told_back(began)).flatten());
+            if id.is_none()
+                && ended.is_none()
+                && let Some(what) = says::before_any(&self.folder, self.adapter)
+            {
+                return Err(LaunchError::Asks(name.into(), what, self.record.launch.cwd.clone()));
+            }
             let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, ended.is_some()));
             let patience = match self.adapter.is_spoken_for() {
                 true => PATIENCE, // who speaks for it says when it is there
@@ -398,19 +468,19 @@ impl Start<'_> {
                 (Some(id), _) if sign => return Ok(id),
                 // All that tells of its one turn is its exit.
                 (Some(id), Some(exit)) if self.is_over(&exit) => return Ok(id),
-                (Some(id), None) if clock.elapsed() > patience || self.record.native_id.is_none() => return Ok(id),
-                (_, Some(exit)) => return Err(died(name, self.folder, &exit)),
-                (None, None) if clock.elapsed() > PATIENCE => {
+                (Some(id), None) if start.elapsed() > patience || self.record.native_id.is_none() => return Ok(id),
+                (_, Some(exit)) => return Err(died(name, &self.folder, &exit)),
+                (None, None) if start.elapsed() > PATIENCE => {
                     return Err(LaunchError::NoId(name.into(), agent.pid, PATIENCE));
                 }
                 _ => {}
             }
-            if clock.elapsed() > AT_ONCE {
+            if start.elapsed() > AT_ONCE {
                 locks.clear();
             }
             // A look soon after the start, later ones further apart. Hints of the kernel would
             // cost more than they bring: letting go of them takes it as long as a launch.
-            let pause = (clock.elapsed() / 4).clamp(SOONEST, LATEST);
+            let pause = (start.elapsed() / 4).clamp(SOONEST, LATEST);
             let waited = match (&pidfd, &*recording) {
                 (Some(pidfd), Some((running, _))) => process::wait_exit_or(pidfd, running.as_fd(), pause),
                 (Some(pidfd), None) => process::wait_exit(pidfd, pause).map(|ended| (ended, false)),
@@ -448,15 +518,20 @@ impl Start<'_> {
         recorded && (!self.again || session.updated_at >= Some(began) || is_held_by(session, agent))
     }
 
-    /// The id that the agent shows: in its first output, or by what its process holds.
+    /// The id that the agent shows: in its first output, or by what its process holds, or one below it: a script
+    /// around an agent may stay its parent.
     fn shown(&self, agent: &Process) -> Option<String> {
-        id_in_output(self.folder, self.adapter).or_else(|| {
+        id_in_output(&self.folder, self.adapter).or_else(|| {
             let answer =
                 list(Question { scope: Scope::Live, agent: Some(self.adapter.name()), ..self.question.clone() });
-            let (pid, start) = (Some(agent.pid), Some(agent.start));
-            let mut sessions = answer.listing.sessions.iter();
-            let mine = sessions.find(|s| s.agent == self.adapter.name() && s.pid == pid && s.start == start);
-            mine.map(|s| s.native_id.raw().to_owned())
+            let of_it = |s: &&Session| s.agent == self.adapter.name() && s.pid.is_some();
+            let held: Vec<&Session> = answer.listing.sessions.iter().map(|s| &**s).filter(of_it).collect();
+            let by = |pid, start| held.iter().find(|s| (s.pid, s.start) == (Some(pid), Some(start)));
+            let below = || {
+                let table = (!held.is_empty()).then(Table::scan)?.ok()?;
+                table.descendants(agent.pid).into_iter().find_map(|p| by(p.pid, p.start))
+            };
+            by(agent.pid, agent.start).or_else(below).map(|s| s.native_id.raw().to_owned())
         })
     }
 
@@ -489,17 +564,17 @@ impl Start<'_> {
     }
 }
 
-/// The id that an agent shows in its first output.
+/// The id that an agent shows in its first output: a script around it may have had a word to say before.
 pub(crate) fn id_in_output(folder: &Path, adapter: &dyn Adapter) -> Option<String> {
     use io::{BufRead as _, Read as _};
     let (file, _) = lariat_sys::file::open(&folder.join("stdout")).ok()?;
-    let line = io::BufReader::new(file.take(FIRST_LINE)).lines().next()?.ok()?;
-    adapter.id_in_output(&line)
+    let lines = io::BufReader::new(file.take(FIRST_OUTPUT)).split(b'\n');
+    lines.map_while(Result::ok).find_map(|line| adapter.id_in_output(std::str::from_utf8(&line).ok()?))
 }
 
-/// Waits until the agent is on record, and lets the claims' lock go.
-fn until_recorded(recording: &mut Option<(Running, Option<File>)>) -> Result<(), LaunchError> {
-    recording.take().map_or(Ok(()), |(running, _claims)| Ok(running.recorded().map(drop)?))
+/// Waits until the agent is on record, and lets the locks of the claims and of the start go.
+fn until_recorded(recording: &mut Option<(Running, Vec<File>)>) -> Result<(), LaunchError> {
+    recording.take().map_or(Ok(()), |(running, _locks)| Ok(running.recorded().map(drop)?))
 }
 
 /// Whether somebody other than the shim ties the session to the agent it started, by

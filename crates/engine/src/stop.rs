@@ -23,7 +23,7 @@
 //! the gateway, by `stop` and `kill` alike, and the wish names the run.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::remote::Remote;
@@ -32,11 +32,12 @@ use lariat_shim::record::Process;
 use lariat_shim::start::StartError;
 use lariat_sys::clock;
 use lariat_sys::point::point;
-use lariat_sys::process::{Identity, is_gone};
+use lariat_sys::process::{Identity, is_gone, own_program};
 use lariat_sys::scan::ScanError;
 use lariat_sys::tree::{Survivor, Tree};
 
 use crate::acp;
+use crate::first;
 use crate::launched::{self, Launched};
 use crate::list::{Known, Question, list};
 use crate::records::{self, Locks, Run, Wish, Wishes};
@@ -48,6 +49,9 @@ pub const GRACE: Duration = Duration::from_secs(10);
 const AFTERMATH: Duration = Duration::from_secs(10);
 /// How long one that must be told to end has for that when it is killed.
 const TOLD: Duration = Duration::from_secs(4);
+
+/// How long a start may take until it is on record what was started: an agent may have to be told of its session first.
+const STARTING: Duration = first::LONGEST.saturating_add(Duration::from_secs(10));
 
 /// How to end a session.
 #[derive(Clone, Debug)]
@@ -133,6 +137,10 @@ fn wish_and_end(
     let owned = session.handle.as_ref().and_then(|h| read_launched(places, h));
     let owned = owned.filter(|l| l.record.agent != session.agent && acp::is_owned(&l.record.agent));
     let agent = owned.is_none().then_some(session.agent);
+    if let Some(handle) = session.handle.as_ref().filter(|handle| !until_started(places, handle)) {
+        let why = format!("{handle} is just being started, and its outcome is not known yet; try again in a moment");
+        return Ok(Outcome::Unknown(why));
+    }
     // Looked at again, now that nobody starts it: it may have been between two runs.
     let fresh = list(Question { scope: Scope::All, agent, ..Question::of(places) });
     let fresh = fresh.listing.sessions.into_iter().find(|s| s.id == session.id);
@@ -219,6 +227,19 @@ fn wish_and_end(
     }
     journal(places, how.verb(), session.id.raw(), &outcome);
     Ok(outcome)
+}
+
+/// Waits until whoever launches it has put on record what was started: that is what is to be ended. Whether that was soon.
+fn until_started(places: &Places, handle: &str) -> bool {
+    let began = Instant::now();
+    while read_launched(places, handle).is_some_and(|launched| launched.starting == Ok(true)) {
+        point("stop.waits");
+        if began.elapsed() > STARTING {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 /// The process of a session that was taken away from it: it lives and has no other, and is what else the handle means.
@@ -492,7 +513,7 @@ fn take_over(places: &Places, id: &str, launched: &Launched) {
     if !launched.is_orphaned() {
         return;
     }
-    let Ok(program) = std::env::current_exe() else { return };
+    let Ok(program) = own_program() else { return };
     let how = match lariat_shim::start::take_over(&program, &launched.folder) {
         Ok(shim) => format!("its shim was killed; process {} took over", shim.shim.pid),
         Err(StartError::Held(_)) => return, // another one was faster

@@ -4,7 +4,7 @@
 //! UTC, so that an answer is the same wherever it is asked. A use costs what its agent says, else
 //! what the tables say; what neither knows has tokens and no cost.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicUsize;
 
 use lariat_adapters::look::{Look, Places, Scope, Sighting};
@@ -13,9 +13,10 @@ use lariat_adapters::spent::{DAY, Grain, Spent, Tell, Use};
 use lariat_core::{Row, Time, Tokens, Untrusted, Warning};
 use lariat_sys::clock;
 
-use crate::launched;
+use crate::launched::{self, Launched};
 use crate::list::{DEADLINE, session};
 use crate::prices;
+use crate::{acp, elsewhere};
 
 /// What a row stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -142,7 +143,7 @@ pub struct Usage {
 pub fn usage(places: &Places, by: By, since: Option<Time>) -> Usage {
     let now = Time(clock::now_ms());
     let settings = Settings::read(places);
-    let launched = (by == By::Group).then(|| launched::All::read(places));
+    let launched = launched::All::read(places);
     let steps = AtomicUsize::new(0);
     let judge = |agent: &'static str, s: Sighting| {
         Row::Session(session(agent, [agent, ":", &s.native_id].concat(), s, None, now))
@@ -172,23 +173,40 @@ pub fn usage(places: &Places, by: By, since: Option<Time>) -> Usage {
         partial: false,
     };
     let mut silent = Vec::new();
-    for adapter in lariat_adapters::all() {
+    // What was launched to speak ACP is in its agent's own store, under the same id.
+    let owned = launched.by_id.values().filter(|l| acp::is_owned(&l.record.agent));
+    let owned: HashMap<&str, &Launched> = owned.filter_map(|l| Some((l.record.native_id.as_deref()?, l))).collect();
+    let group = |agent: &str, session: &str| {
+        let id = [agent, ":", session].concat();
+        launched.by_id.get(&id).or_else(|| owned.get(session).copied())?.record.group.clone()
+    };
+    // Of the stores of others only what was launched there is ours, unless it is here, too.
+    let mut ours: HashSet<String> = launched.ids().collect();
+    let here = lariat_adapters::all().into_iter().map(|adapter| (adapter, None));
+    let others = elsewhere::others(places, &launched);
+    for (adapter, there) in here.chain(others.iter().map(|(adapter, there)| (*adapter, Some(there)))) {
         let agent = adapter.name();
-        let group = |session: &str| {
-            let id = [agent, ":", session].concat();
-            launched.as_ref()?.by_id.get(&id)?.record.group.clone()
-        };
-        match adapter.spent(&look, &mut Tell { grain, to: &mut |spent| rows.take(agent, &spent, &group) }) {
-            Some(warnings) => {
-                usage.partial |= !warnings.is_empty();
-                usage.warnings.extend(warnings);
+        let group = |session: &str| group(agent, session);
+        let mut told = HashSet::new();
+        let mut take = |spent: Spent<'_>| {
+            let owned = (!ours.is_empty()).then(|| [agent, ":", spent.session].concat()).filter(|id| ours.contains(id));
+            if there.is_some() && owned.is_none() {
+                return;
             }
-            None => silent.push(agent),
+            told.extend(owned.filter(|_| !spent.uses.is_empty()));
+            rows.take(agent, &spent, &group);
+        };
+        match adapter.spent(&Look { places: there.unwrap_or(places), ..look }, &mut Tell { grain, to: &mut take }) {
+            Some(warnings) => usage.warnings.extend(warnings),
+            None if there.is_none() => silent.push(agent),
+            None => {}
         }
+        ours.retain(|id| !told.contains(id));
     }
-    if let Some(launched) = &launched {
-        usage.warnings.extend(launched.warnings.iter().cloned());
-    }
+    // They tell of other stores, and of groups.
+    usage.warnings.extend(launched.warnings.iter().cloned());
+    // Settings that cannot be read may hold prices.
+    usage.partial = settings.unread || usage.warnings.len() > settings.warnings.len();
     if !silent.is_empty() {
         usage.notes.push(format!("{}: keeps no record of what it uses here", silent.join(", ")));
     }

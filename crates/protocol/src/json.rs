@@ -19,12 +19,13 @@ pub fn write(to: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> Result<(), 
     value.serialize(Json(to))
 }
 
-/// A session as text, by itself; `None` if it cannot be written.
+/// A session as text that follows another one's; `None` if it cannot be written.
 pub fn session(session: &Session) -> Option<Box<[u8]>> {
     // Written where the one before was, and kept in what it takes and no more.
     thread_local!(static DESK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     DESK.with_borrow_mut(|desk| {
         desk.clear();
+        desk.push(b',');
         write(desk, session).ok()?;
         Some(desk.as_slice().into())
     })
@@ -214,7 +215,10 @@ impl<'a> ser::Serializer for Json<'a> {
     }
 
     fn serialize_unit_variant(self, _: &'static str, _: u32, word: &'static str) -> Result<(), Unwritable> {
-        self.serialize_str(word)
+        self.0.push(b'"');
+        self.0.extend_from_slice(word.as_bytes()); // ours, as the names of members are
+        self.0.push(b'"');
+        Ok(())
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), Unwritable> {

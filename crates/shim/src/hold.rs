@@ -30,8 +30,9 @@
 //! to us while we write the record: whoever tells all comes to one after the other. If the agent goes on, the shim ends by
 //! that signal, as any program does, and leaves the agent to the keeper, which is not told of it.
 //!
-//! **Typing** is queued until the terminal takes it. When the queue is full no viewer
-//! is heard: they wait, and nothing is lost.
+//! **Typing** is queued until the terminal takes it, and for a moment after a new size: some programs (whatever reads its
+//! keys by crossterm) leave what comes together with that unread until the next key. When the queue is full nobody who types is
+//! heard on: they wait, and nothing is lost. Everybody else is.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -60,6 +61,8 @@ const QUEUE: usize = 64 << 10;
 const MOST: usize = 64;
 /// How long the agent sees one row less.
 const ROW_LESS: Duration = Duration::from_millis(50);
+/// How long the agent has a new size to itself before keys come.
+const SETTLING: Duration = Duration::from_millis(25);
 /// How long the door stays shut when no descriptor is free.
 const SHUT: Duration = Duration::from_secs(1);
 /// A terminal that gives less has no more for now, as a rule.
@@ -91,6 +94,8 @@ pub(crate) struct Hold<'a> {
     typist: Option<u64>,
     /// When the row comes back.
     row_less: Option<Instant>,
+    /// When keys come again.
+    settled: Option<Instant>,
     /// When we were told to end, and until when we stay all the same.
     told: Option<(Time, Instant)>,
     typed: Vec<u8>,
@@ -133,6 +138,7 @@ impl<'a> Hold<'a> {
             size,
             typist: None,
             row_less: None,
+            settled: None,
             told: None,
             typed: Vec::new(),
             scratch: Vec::new(),
@@ -166,6 +172,11 @@ impl<'a> Hold<'a> {
             if woken.writable || !self.typed.is_empty() {
                 self.write_terminal();
             }
+            for index in 0..self.viewers.len() {
+                if self.has_room() && self.viewers[index].waits_to_type {
+                    self.hear(index);
+                }
+            }
             if woken.door {
                 self.let_in();
             }
@@ -197,6 +208,10 @@ impl<'a> Hold<'a> {
         self.ring.as_ref().map_or(0, Ring::end)
     }
 
+    fn has_room(&self) -> bool {
+        self.typed.len() < QUEUE
+    }
+
     fn wait(&self) -> io::Result<Woken> {
         let end = self.end();
         let held = self.viewers.iter().any(|v| v.holds_up(end));
@@ -210,13 +225,13 @@ impl<'a> Hold<'a> {
         fds.push(PollFd::from_borrowed_fd(keeper, at(self.keeper.is_some())));
         let terminal = self.agent.terminal.as_ref();
         let mut wanted = at(terminal.is_some() && !held);
-        if !self.typed.is_empty() {
+        if !self.typed.is_empty() && self.settled.is_none() {
             wanted |= PollFlags::OUT;
         }
         let master = terminal.map_or(self.agent.pidfd.as_fd(), |t| t.master.as_fd());
         fds.push(PollFd::from_borrowed_fd(master, wanted));
         for viewer in &self.viewers {
-            let mut wanted = at(self.typed.len() < QUEUE);
+            let mut wanted = at(!viewer.waits_to_type);
             if viewer.waits(end) {
                 wanted |= PollFlags::OUT;
             }
@@ -243,7 +258,8 @@ impl<'a> Hold<'a> {
     fn timeout(&self, end: u64) -> Option<Timespec> {
         let viewers = self.viewers.iter().filter_map(|v| v.deadline(end));
         let told = self.told.map(|(_, until)| until);
-        let until = viewers.chain(self.row_less).chain(self.shut_until).chain(told).min()?;
+        let settled = self.settled.filter(|_| !self.typed.is_empty());
+        let until = viewers.chain(self.row_less).chain(settled).chain(self.shut_until).chain(told).min()?;
         let left = until.saturating_duration_since(Instant::now());
         Some(Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() })
     }
@@ -280,6 +296,10 @@ impl<'a> Hold<'a> {
 
     fn write_terminal(&mut self) {
         let Some(terminal) = &self.agent.terminal else { return self.typed.clear() };
+        self.settled.take_if(|until| *until <= Instant::now());
+        if self.settled.is_some() {
+            return;
+        }
         while !self.typed.is_empty() {
             match rustix::io::write(&terminal.master, &self.typed) {
                 Ok(n) => drop(self.typed.drain(..n)),
@@ -317,7 +337,8 @@ impl<'a> Hold<'a> {
 
     fn hear(&mut self, index: usize) {
         self.viewers[index].hear();
-        for (kind, payload) in self.viewers[index].frames() {
+        let room = self.has_room();
+        for (kind, payload) in self.viewers[index].frames(room) {
             let viewer = &mut self.viewers[index];
             match (viewer.state, kind) {
                 (State::Leaving, _) | (_, None) => {}
@@ -382,14 +403,19 @@ impl<'a> Hold<'a> {
         }
         self.size = size;
         self.row_less = None;
+        self.tell_size(size)
+    }
+
+    /// Tells the agent of a size; says whether it could be.
+    fn tell_size(&mut self, size: Size) -> bool {
+        self.settled = Some(Instant::now() + SETTLING);
         self.agent.terminal.as_ref().is_some_and(|t| t.set_size(size).is_ok())
     }
 
     /// Makes the agent draw again though nothing has changed.
     fn repaint(&mut self) {
-        let Some(terminal) = &self.agent.terminal else { return };
         let rows = if self.size.rows > 1 { self.size.rows - 1 } else { 2 };
-        if terminal.set_size(Size { rows, ..self.size }).is_ok() {
+        if self.tell_size(Size { rows, ..self.size }) {
             self.row_less = Some(Instant::now() + ROW_LESS);
         }
     }
@@ -399,10 +425,8 @@ impl<'a> Hold<'a> {
             return;
         }
         let (now, end) = (Instant::now(), self.end());
-        if self.row_less.take_if(|until| *until <= now).is_some()
-            && let Some(terminal) = &self.agent.terminal
-        {
-            let _ = terminal.set_size(self.size);
+        if self.row_less.take_if(|until| *until <= now).is_some() {
+            self.tell_size(self.size);
         }
         self.shut_until.take_if(|until| *until <= now);
         for viewer in &mut self.viewers {

@@ -19,7 +19,7 @@
 //!                              │  │ fork           │
 //!                              │  └── keeper ──────┤ both hold the terminal's master
 //!                              │                   │ and a pidfd of the agent
-//!   ready ─ lock ─ socket ─ agent ─ "running" ─ keeper ─ shim.json ─ "started"
+//!   ready ─ lock ─ socket ─ (the word) ─ agent ─ "running" ─ keeper ─ shim.json ─ "started"
 //!                              │
 //!                        holds (one poll loop)
 //!                              │
@@ -201,16 +201,16 @@ fn go_on(how: How, folder: &Path) -> Result<(), ShimError> {
             let Some(launch) = start::given_launch() else { return Ok(()) };
             let ready = Ready::make(folder, &launch, given);
             point("shim.ready");
-            if !start::is_told_to_go() {
-                return Ok(());
-            }
             Source::Told(Box::new((launch, ready)))
         }
     };
-    let null = OpenOptions::new().read(true).open("/dev/null").map_err(io("open /dev/null"))?;
-    rustix::stdio::dup2_stdin(&null).map_err(|e| ShimError::Io("let go of its input", e.into()))?;
-    drop(null);
     run(&folder.canonicalize().map_err(io("find the session's folder"))?, source)
+}
+
+/// Lets go of its input, which a copy of ours would hold.
+fn hear_no_more() -> Result<(), ShimError> {
+    let null = OpenOptions::new().read(true).open("/dev/null").map_err(|e| ShimError::Io("open /dev/null", e))?;
+    rustix::stdio::dup2_stdin(&null).map_err(|e| ShimError::Io("let go of its input", e.into()))
 }
 
 fn stand_apart() -> Result<(), ShimError> {
@@ -252,12 +252,23 @@ fn run(folder: &Path, source: Source) -> Result<(), ShimError> {
     let (launch, held) = match source {
         Source::Told(told) => {
             let (launch, ready) = *told;
-            begin_session(folder, launch, |_| ready, true)?
+            let place = Place::open(folder, &launch);
+            point("shim.placed");
+            if !start::is_told_to_go() {
+                socket::remove(&launch.socket);
+                return Ok(());
+            }
+            hear_no_more()?;
+            begin_session(folder, launch, place, ready, true)?
         }
         Source::Recorded(given) => {
-            begin_session(folder, recorded()?, |launch| Ready::make(folder, launch, given), false)?
+            hear_no_more()?;
+            let launch = recorded()?;
+            let (place, ready) = (Place::open(folder, &launch), Ready::make(folder, &launch, given));
+            begin_session(folder, launch, place, ready, false)?
         }
         Source::Killed => {
+            hear_no_more()?;
             let launch = recorded()?;
             let held = resume(folder, &launch)?;
             (launch, held)
@@ -353,12 +364,27 @@ struct Held {
     door: UnixListener,
 }
 
+/// Where a session's viewers come to, and where its output goes.
+struct Place {
+    door: UnixListener,
+    ring: Option<Ring>,
+}
+
+impl Place {
+    fn open(folder: &Path, launch: &Launch) -> Result<Place, ShimError> {
+        let door = socket::listen(&launch.socket)?;
+        point("shim.listening");
+        Ok(Place { door, ring: open_ring(folder, launch)? })
+    }
+}
+
 /// Starts the agent and writes down that it runs. If it does not come to that, the
 /// exit record says why. With `early`, the launcher hears of the agent before that is on record.
 fn begin_session(
     folder: &Path,
     mut launch: Launch,
-    ready: impl FnOnce(&Launch) -> Result<Ready, AgentError>,
+    place: Result<Place, ShimError>,
+    ready: Result<Ready, AgentError>,
     early: bool,
 ) -> Result<(Launch, Held), ShimError> {
     record::forget_last_run(folder)?;
@@ -369,14 +395,13 @@ fn begin_session(
         let _ = record::put(folder, record::EXIT, &Exit::not_started(error.to_string()));
         error
     };
-    let door = socket::listen(&launch.socket).map_err(|e| failed(e.into()))?;
-    point("shim.listening");
-    let ring = open_ring(folder, &launch).map_err(failed)?;
+    let Place { door, ring } = place.map_err(failed)?;
     let output_from = ring.as_ref().map_or(0, Ring::end);
-    let agent = ready(&launch).and_then(Ready::go).map_err(|e| failed(e.into()))?;
+    let agent = ready.and_then(Ready::go).map_err(|e| failed(e.into()))?;
     point("shim.spawned");
     if early && let Ok(agent) = serde_json::to_string(&agent.process) {
         tell(&format!("{RUNNING}{agent}"));
+        std::thread::yield_now(); // whoever is woken by that is put on our processor
     }
     // The agent has them now; what the copy shares should be small.
     (launch.argv, launch.env) = Default::default();

@@ -258,10 +258,11 @@ pub(crate) fn put_exit(folder: &Path, exit: &Exit) -> Result<(), RecordError> {
 
 /// Takes away what the last run left, durably. The shim does it before it starts the agent; a
 /// launcher that uses a folder again does it before it puts the next launch there, lest the
-/// last exit be taken for the next one's while no shim has come so far.
+/// last exit be taken for the next one's while no shim has come so far. The exit goes last: who reads the exit first never
+/// finds a run that has ended without one.
 pub fn forget_last_run(folder: &Path) -> Result<(), RecordError> {
     let mut forgotten = false;
-    for name in [EXIT, SHIM] {
+    for name in [SHIM, EXIT] {
         let path = folder.join(name);
         #[expect(clippy::disallowed_methods, reason = "the shim's own record of a run that is over")]
         match std::fs::remove_file(&path) {

@@ -5,10 +5,10 @@
 //! The launcher has made the session's folder. The shim is begun with two pipes, and leaves its
 //! parent at once. By its standard input it gets the agent's environment, which may hold secrets:
 //! so these stand in no file, in no argument, and not in the shim's own environment. With it
-//! comes what is to be launched, and the shim makes the agent ready, all but its program. Meanwhile
-//! the launcher puts `launch.json` there, durably: a process takes as long to begin as a disk does
-//! to write. Then comes the word to go; without it the launcher changed its mind or died, and
-//! nothing is started.
+//! comes what is to be launched, and the shim makes all ready but the agent's program: it takes the
+//! lock, opens the door and begins the output. Meanwhile the launcher looks if anything is in the way, and puts `launch.json`
+//! there, durably: a process takes as long to begin as a disk does to write. Then comes the word to go;
+//! without it the launcher changed its mind or died, and nothing is started.
 //!
 //! Its standard output answers: `running` and who, once the agent runs; then `started`, once
 //! `shim.json` is durable; or `failed` and why. So the launcher looks for a sign of the agent
@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use lariat_sys::cgroup;
+use lariat_sys::process::own_program;
 
 use crate::record::{self, Process, RecordError, Shim};
 use crate::{AFTER, HELD, RUNNING, TAKE_OVER, VERB, WHEN_TOLD};
@@ -60,7 +61,7 @@ pub enum StartError {
     Record(#[from] RecordError),
 }
 
-/// A shim that waits for the word to go. Dropped without it, it leaves, and nothing is started.
+/// A shim that waits for the word to go. Dropped without it, it has left, and nothing is started.
 #[derive(Debug)]
 pub struct Begun {
     program: PathBuf,
@@ -112,6 +113,8 @@ impl Drop for Begun {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             drop(child.stdin.take());
+            // Its end is that of the shim itself: from then on nobody touches the folder.
+            let _ = child.stdout.take().map(|mut out| io::copy(&mut out, &mut io::sink()));
             let _ = child.wait();
         }
     }
@@ -213,7 +216,10 @@ fn tell(mut child: Child, given: &[u8]) -> io::Result<Said> {
     let mut line = String::new();
     let heard = rest.read_line(&mut line);
     let status = child.wait()?;
-    told.and(heard.map(drop))?;
+    // What has a word to say may have left before it heard all.
+    if line.is_empty() {
+        told.and(heard.map(drop))?;
+    }
     Ok(Said { line, rest, status })
 }
 
@@ -222,11 +228,9 @@ fn tell(mut child: Child, given: &[u8]) -> io::Result<Said> {
 pub fn after(folder: &Path) {
     let launch: Option<record::Launch> = record::read(folder, record::LAUNCH).ok().flatten();
     let Some(env) = launch.and_then(|l| l.after) else { return };
-    let Ok(program) = std::env::current_exe() else { return };
-    // The program may have been replaced while we ran: its path still leads to one.
-    let program = program.to_string_lossy();
+    let Ok(program) = own_program() else { return };
     #[expect(clippy::disallowed_methods, reason = "what the launcher asked for")]
-    let mut command = Command::new(program.trim_end_matches(" (deleted)"));
+    let mut command = Command::new(program);
     command.arg(AFTER).arg(folder).env_clear().envs(env);
     let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
@@ -261,4 +265,22 @@ fn given_entry() -> io::Result<Vec<u8>> {
     io::stdin().lock().read_until(0, &mut entry)?;
     entry.pop_if(|last| *last == 0);
     Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_left_before_it_heard_all_has_said_why() {
+        let says = |script: &str| {
+            #[expect(clippy::disallowed_methods, reason = "the test's own child")]
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            tell(command.spawn().unwrap(), &[b'x'; 1 << 20]).map(|said| said.line)
+        };
+        assert_eq!(says("exec <&-; echo failed why").unwrap(), "failed why\n");
+        assert!(says("exec <&-").is_err());
+        assert_eq!(says("cat > /dev/null").unwrap(), "");
+    }
 }

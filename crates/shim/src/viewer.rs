@@ -56,13 +56,16 @@ pub(crate) struct Viewer {
     /// When it last took something, or began to wait.
     progress: Instant,
     gone: bool,
+    /// What it has typed waits for room, and whatever it said after that.
+    pub waits_to_type: bool,
 }
 
 impl Viewer {
     pub fn new(id: u64, stream: UnixStream) -> Viewer {
         let (inbox, outbox) = (Vec::new(), Hello::ours());
         let progress = Instant::now();
-        Viewer { id, stream, state: State::New, size: None, at: 0, inbox, outbox, sent: 0, progress, gone: false }
+        let (state, size, at, sent) = (State::New, None, 0, 0);
+        Viewer { id, stream, state, size, at, inbox, outbox, sent, progress, gone: false, waits_to_type: false }
     }
 
     pub fn is_attached(&self) -> bool {
@@ -98,13 +101,19 @@ impl Viewer {
         }
     }
 
-    /// Takes every whole frame. `None` in place of a kind: a later program's word.
-    pub fn frames(&mut self) -> Vec<(Option<Kind>, Vec<u8>)> {
+    /// Takes every whole frame; without `room`, up to one that types, unless it has left. `None` in place of a kind: a
+    /// later program's word.
+    pub fn frames(&mut self, room: bool) -> Vec<(Option<Kind>, Vec<u8>)> {
         let mut frames = Vec::new();
         let mut at = 0;
+        self.waits_to_type = false;
         loop {
             match wire::front(&self.inbox[at..]) {
                 Front::Part => break,
+                Front::Whole(Some(Kind::Input), _) if !room && !self.gone => {
+                    self.waits_to_type = true;
+                    break;
+                }
                 Front::Whole(kind, len) => {
                     frames.push((kind, self.inbox[at + wire::HEADER..at + len].to_vec()));
                     at += len;

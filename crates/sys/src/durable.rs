@@ -4,9 +4,11 @@
 //! name, its content synced, renamed over the old one, the directory synced.
 //! When it returns, the record is there after any crash; until then, the old
 //! one is. A record that cannot be read is put [`aside`], never overwritten.
+#![expect(unsafe_code, reason = "sync_file_range has no safe interface")]
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,35 +29,27 @@ pub fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
 /// one is there after a crash, and when it returns, all the new ones are. The folder
 /// is synced once for all of them.
 pub fn put_all(folder: &Path, records: &[(&str, &[u8])]) -> io::Result<()> {
-    put_into(folder, records, None)
+    stage_in(folder, records, None)?.put()
 }
 
-/// As [`put_all`], in a folder that [`begin_folder`] made: with them it is durable itself.
-pub fn put_first(folder: &Path, records: &[(&str, &[u8])]) -> io::Result<()> {
-    put_into(folder, records, folder.parent())
+/// Writes records durably that are to have their names in a moment, all at once, or not at all; in a folder that
+/// [`begin_folder`] made, which is durable itself with them.
+pub fn stage(folder: &Path, records: &[(&str, &[u8])]) -> io::Result<Staged> {
+    stage_in(folder, records, folder.parent())
 }
 
-fn put_into(folder: &Path, records: &[(&str, &[u8])], parent: Option<&Path>) -> io::Result<()> {
+fn stage_in(folder: &Path, records: &[(&str, &[u8])], parent: Option<&Path>) -> io::Result<Staged> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let temporary = |name: &str| {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         folder.join(format!(".{name}.{}.{next}{TEMPORARY}", std::process::id()))
     };
-    let records: Vec<_> = records.iter().map(|(name, content)| (*name, *content, temporary(name))).collect();
-    let written = put_by(folder, &records, parent);
-    if written.is_err() {
-        for (_, _, temporary) in &records {
-            #[expect(clippy::disallowed_methods, reason = "our own temporary file")]
-            let _ = fs::remove_file(temporary);
-        }
-    }
-    written
-}
-
-fn put_by(folder: &Path, records: &[(&str, &[u8], PathBuf)], parent: Option<&Path>) -> io::Result<()> {
+    let mut staged = Staged { folder: folder.to_owned(), records: Vec::with_capacity(records.len()) };
     let mut files = Vec::with_capacity(records.len() + 1);
-    for (_, content, temporary) in records {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+    for (name, content) in records {
+        let temporary = temporary(name);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        staged.records.push((temporary, folder.join(name)));
         point("put.created");
         file.write_all(content)?;
         point("put.written");
@@ -63,37 +57,55 @@ fn put_by(folder: &Path, records: &[(&str, &[u8], PathBuf)], parent: Option<&Pat
     }
     #[expect(clippy::disallowed_methods, reason = "a directory of our own")]
     files.extend(parent.map(File::open).transpose()?);
-    sync_at_once(&files)?;
+    sync_together(&files)?;
     point("put.synced");
-    for (name, _, temporary) in records {
-        #[expect(clippy::disallowed_methods, reason = "the one durable write")]
-        fs::rename(temporary, folder.join(name))?;
-        point("put.renamed");
-    }
-    sync(folder)?;
-    point("put.done");
-    Ok(())
+    Ok(staged)
 }
 
-/// Syncs several files at once: each alone would wait for the disk as long as all do together.
-fn sync_at_once(files: &[File]) -> io::Result<()> {
-    let Some((first, rest)) = files.split_first() else { return Ok(()) };
-    std::thread::scope(|scope| {
-        let begin =
-            |file| std::thread::Builder::new().spawn_scoped(scope, move || File::sync_all(file)).map_err(|_| file);
-        let others: Vec<_> = rest.iter().map(begin).collect();
-        others.into_iter().fold(first.sync_all(), |done, other| {
-            let synced = match other {
-                Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("a sync was cut short"))),
-                Err(file) => file.sync_all(), // no thread to be had
-            };
-            done.and(synced)
-        })
-    })
+/// Records that are durable but for their names. Dropped, nothing of them is left.
+#[derive(Debug)]
+pub struct Staged {
+    folder: PathBuf,
+    /// Each by the name that it has and the one that it is to have.
+    records: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Staged {
+    /// Gives them their names, durably.
+    pub fn put(mut self) -> io::Result<()> {
+        for (temporary, record) in &self.records {
+            #[expect(clippy::disallowed_methods, reason = "the one durable write")]
+            fs::rename(temporary, record)?;
+            point("put.renamed");
+        }
+        self.records.clear();
+        sync(&self.folder)?;
+        point("put.done");
+        Ok(())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        for (temporary, _) in &self.records {
+            #[expect(clippy::disallowed_methods, reason = "our own temporary file")]
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// Syncs several files together: the disk has begun with all of them before the first is waited for, and what makes that
+/// one durable is then most of what the others need.
+fn sync_together(files: &[File]) -> io::Result<()> {
+    for file in files {
+        // SAFETY: it takes a descriptor that is open and no pointers. What it cannot begin, the sync does.
+        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    }
+    files.iter().try_for_each(File::sync_all)
 }
 
 /// Makes a directory that only we may enter, its parents durably. It is durable itself once
-/// [`put_first`] has put something there.
+/// what was staged there has its names.
 pub fn begin_folder(path: &Path) -> io::Result<()> {
     make_folder(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
     match DirBuilder::new().mode(0o700).create(path) {

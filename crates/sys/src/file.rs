@@ -112,7 +112,8 @@ impl Directory {
 
 /// Whether a directory may be written to, or made: what keeps us from it, if not.
 pub fn may_write(path: &Path) -> io::Result<()> {
-    let there = path.ancestors().find(|p| p.exists()).unwrap_or(path);
+    // A link that leads nowhere is there.
+    let there = path.ancestors().find(|p| p.symlink_metadata().is_ok()).unwrap_or(path);
     rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?;
     let room = rustix::fs::statvfs(there)?;
     if room.f_blocks > 0 && room.f_bavail == 0 {
@@ -176,6 +177,21 @@ pub fn place(path: &Path) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
+/// When what a path leads to was made, in nanoseconds since 1970, where the file system tells: an inode is given out again.
+/// An overlay tells of the layer that a directory lies in, which changes with the first file that is made there.
+pub fn born(path: &Path) -> Option<i64> {
+    const OVERLAY: rustix::fs::FsWord = 0x794c_7630;
+    if rustix::fs::statfs(path).is_ok_and(|fs| fs.f_type == OVERLAY) {
+        return None;
+    }
+    let x = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::BTIME).ok()?;
+    (x.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| nanos(x.stx_btime))
+}
+
+fn nanos(t: rustix::fs::StatxTimestamp) -> i64 {
+    t.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(t.tv_nsec))
+}
+
 fn open_at(dir: BorrowedFd<'_>, path: &Path) -> io::Result<(File, Key)> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::openat(dir, path, flags, Mode::empty())?;
@@ -191,8 +207,6 @@ fn key_of(dir: BorrowedFd<'_>, name: &str, flags: AtFlags) -> io::Result<Key> {
         FileType::Directory => return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory, not a file")),
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
-    let nanos =
-        |t: rustix::fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(t.tv_nsec));
     Ok(Key {
         device: rustix::fs::makedev(x.stx_dev_major, x.stx_dev_minor),
         inode: x.stx_ino,

@@ -27,5 +27,6 @@ pub mod sparing;
 pub mod spawn;
 pub mod standing;
 pub mod tree;
+pub mod two;
 pub mod vigil;
 pub mod watch;

@@ -5,7 +5,9 @@
 //!   `LARIAT_PAUSE_ON`, a FIFO that the test opens for writing when it may go on;
 //! - `LARIAT_DIE_AT=<name>` ends the process there as `kill -9` would;
 //! - `LARIAT_POINTS=<file>` notes every point passed, so that a test can
-//!   enumerate them.
+//!   enumerate them;
+//! - `LARIAT_TAKES=<name>:<ms>[,<name>:<ms>…]` says how long something takes of which only the time tells that it is
+//!   over, so that no test races a clock.
 
 /// Comes to a named point.
 #[cfg(feature = "points")]
@@ -33,3 +35,18 @@ pub fn point(name: &str) {
 #[cfg(not(feature = "points"))]
 #[inline]
 pub fn point(_name: &str) {}
+
+/// How long something takes, of which only the time tells that it is over.
+#[cfg(feature = "points")]
+pub fn takes(name: &str, ms: i64) -> i64 {
+    let told = std::env::var("LARIAT_TAKES").unwrap_or_default();
+    let mut pairs = told.split(',').filter_map(|pair| pair.split_once(':'));
+    pairs.find(|(of, _)| *of == name).and_then(|(_, told)| told.parse().ok()).unwrap_or(ms)
+}
+
+/// How long something takes, of which only the time tells that it is over.
+#[cfg(not(feature = "points"))]
+#[inline]
+pub fn takes(_name: &str, ms: i64) -> i64 {
+    ms
+}

@@ -6,7 +6,9 @@
 //! also needs the namespace it was read in: the same number names another process
 //! in a container, and a record of one may lie in a directory that both share.
 
+use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{fs, io};
@@ -14,7 +16,7 @@ use std::{fs, io};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::clock;
+use crate::{clock, file};
 
 /// One process, for ever.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -177,6 +179,21 @@ impl Identity {
     }
 }
 
+/// The path of our own program. One that was replaced while we run, by a later version, is called by its path still: that
+/// leads to the later one.
+pub fn own_program() -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let left = program.as_os_str().as_bytes().strip_suffix(b" (deleted)").filter(|_| !program.exists());
+    Ok(left.map_or_else(|| program.clone(), |path| PathBuf::from(OsStr::from_bytes(path))))
+}
+
+/// Lets this user into whatever this process and what it starts make, whatever else its umask keeps from everybody: records
+/// that nobody can read are none.
+pub fn own_what_we_make() {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask - Mode::RWXU);
+}
+
 /// Whether `/proc` names processes as we do: one that was mounted in another PID namespace has our numbers too,
 /// but for other processes.
 pub fn is_proc_ours() -> bool {
@@ -311,10 +328,13 @@ pub fn is_leaving(pid: u32) -> bool {
 
 /// Where a process stands. A directory that was removed keeps its old name.
 pub fn cwd(pid: u32) -> io::Result<PathBuf> {
-    let link = fs::read_link(format!("/proc/{pid}/cwd"))?;
+    let here = PathBuf::from(format!("/proc/{pid}/cwd"));
+    let link = fs::read_link(&here)?;
+    // A directory may be called so.
+    let is_there = || file::place(&link).is_ok_and(|named| file::place(&here).is_ok_and(|stood| stood == named));
     Ok(match link.to_str().and_then(|s| s.strip_suffix(" (deleted)")) {
-        Some(stripped) => PathBuf::from(stripped),
-        None => link,
+        Some(stripped) if !is_there() => PathBuf::from(stripped),
+        _ => link,
     })
 }
 
@@ -368,9 +388,14 @@ pub fn opened(pid: u32, among: impl Fn(&Path) -> bool) -> io::Result<Vec<Opened>
     let mut files = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
-        let Some(path) = fs::read_link(entry.path()).ok().filter(|p| among(p)) else { continue };
+        // Who may list them may still not look where they lead.
+        let path = match fs::read_link(entry.path()) {
+            Ok(path) if among(&path) => path,
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
+            Ok(_) | Err(_) => continue, // or closed this moment
+        };
         let about = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy()));
-        let Ok(about) = about else { continue }; // closed this moment
+        let Ok(about) = about else { continue };
         let flags = about.lines().find_map(|l| u32::from_str_radix(l.strip_prefix("flags:")?.trim(), 8).ok());
         let locks = about.lines().any(|l| l.starts_with("lock:") && l.contains("FLOCK"));
         files.push(Opened { path, writes: flags.is_some_and(|f| f & O_ACCMODE != 0), locks });
@@ -477,6 +502,25 @@ mod tests {
         if let Some(inode) = me.pidfd_inode {
             assert!(!Identity { pidfd_inode: Some(inode + 1), ..me }.is_alive().unwrap());
         }
+    }
+
+    #[test]
+    fn a_directory_that_is_called_deleted_is_there() {
+        let top = std::env::temp_dir().join(format!("lariat-cwd-{}", std::process::id()));
+        let odd = top.join("a (deleted)");
+        fs::create_dir_all(&odd).unwrap();
+        let top = top.canonicalize().unwrap();
+        let odd = top.join("a (deleted)");
+        // It lives until its input ends.
+        #[expect(clippy::disallowed_methods, reason = "the test's own child")]
+        let mut child =
+            std::process::Command::new("cat").current_dir(&odd).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert_eq!(cwd(child.id()).unwrap(), odd);
+        #[expect(clippy::disallowed_methods, reason = "the test's own folder")]
+        fs::remove_dir_all(&top).unwrap();
+        assert_eq!(cwd(child.id()).unwrap(), odd, "it is gone, and keeps its old name");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -9,19 +9,13 @@
 //! every page with its parent, so it costs next to nothing.
 #![expect(unsafe_code, reason = "fork, pre_exec, close_range and PIDFD_GET_INFO have no safe interface")]
 
-use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, WaitOptions};
-
-/// A program is executed sooner than this.
-const AWAKE: Duration = Duration::from_millis(1);
 
 /// Starts a command as the leader of a new session, with no signal blocked. It is a child of ours, to be reaped by us.
 pub fn start(command: &mut Command) -> io::Result<()> {
@@ -35,30 +29,30 @@ pub fn start(command: &mut Command) -> io::Result<()> {
 /// Born, not moved: to move a process into a cgroup makes the kernel wait for all others, which
 /// took 2 to 25 ms here.
 pub fn ready(command: &mut Command, terminal: bool, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Ready> {
+    let (mut told, word) = io::pipe()?;
+    let (answer, mut answers) = io::pipe()?;
     let ground = move || {
         rustix::process::setsid()?;
         if terminal {
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
         }
-        crate::signals::unblock()
+        crate::signals::unblock()?;
+        // All is done but the program.
+        told.read_exact(&mut [0])
     };
-    // SAFETY: it makes three system calls and allocates nothing. (It would be free to: the copy
+    // SAFETY: it makes a few system calls and allocates nothing. (It would be free to: the copy
     // that runs it is made of a process with a single thread.)
     unsafe { command.pre_exec(ground) };
-    let (mut theirs, ours) = UnixStream::pair()?;
-    let word = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let born = cgroup.and_then(|cgroup| split_into(cgroup).ok());
     let inside = born.is_some();
     match born.map_or_else(split, Ok)? {
         Side::Copy => {
-            drop(ours);
-            if is_told(&word, &theirs) {
-                let error = command.exec().raw_os_error().unwrap_or(libc::EIO);
-                let _ = theirs.write_all(&error.to_ne_bytes());
-            }
+            drop((word, answer));
+            let error = command.exec().raw_os_error().unwrap_or(libc::EIO);
+            let _ = answers.write_all(&error.to_ne_bytes());
             std::process::exit(127);
         }
-        Side::Before(pid) => Ok(Ready { pid, inside, word, line: Some(ours) }),
+        Side::Before(pid) => Ok(Ready { pid, inside, word: Some(word), answer }),
     }
 }
 
@@ -69,21 +63,20 @@ pub struct Ready {
     pub pid: u32,
     /// Whether it is in the cgroup.
     pub inside: bool,
-    /// The word. By a line it would be woken on our own processor, as if we were to rest now.
-    word: OwnedFd,
-    /// How each knows that the other is there, and where it tells what went wrong.
-    line: Option<UnixStream>,
+    word: Option<PipeWriter>,
+    answer: PipeReader,
 }
 
 impl Ready {
-    /// Gives it the word, and learns whether it could become the program.
+    /// Gives it the word, and learns whether it could become the program. (Two pipes, for how the kernel wakes by them:
+    /// who writes rests next, and who becomes a program does not.)
     pub fn go(mut self) -> io::Result<()> {
-        let mut line = self.line.take().ok_or(io::ErrorKind::NotConnected)?;
-        rustix::io::write(&self.word, &1u64.to_ne_bytes())?;
-        stay_awake(&line);
+        let mut word = self.word.take().ok_or(io::ErrorKind::NotConnected)?;
+        // If it has left already, it has said why.
+        let _ = word.write_all(b"!");
         let mut error = [0; 4];
         // Closed by the exec, or told why there was none.
-        if line.read_exact(&mut error).is_err() {
+        if self.answer.read_exact(&mut error).is_err() {
             return Ok(());
         }
         self.reap();
@@ -97,27 +90,10 @@ impl Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        if let Some(line) = self.line.take() {
-            drop(line);
+        if let Some(word) = self.word.take() {
+            drop(word);
             self.reap();
         }
-    }
-}
-
-/// Waits for the word; whether it came before whoever is to say it was gone.
-fn is_told(word: &OwnedFd, line: &UnixStream) -> bool {
-    let mut fds = [PollFd::new(word, PollFlags::IN), PollFd::new(line, PollFlags::IN)];
-    while matches!(poll(&mut fds, None), Err(rustix::io::Errno::INTR)) {}
-    rustix::io::read(word, &mut [0; 8]).is_ok()
-}
-
-/// Waits for a moment without going to sleep until there is something to read: whoever is woken by a process that
-/// becomes another program is put on the processor of that one, and waits there until it rests.
-fn stay_awake(line: &UnixStream) {
-    let until = Instant::now() + AWAKE;
-    let mut fds = [PollFd::new(line, PollFlags::IN)];
-    while matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0)) && Instant::now() < until {
-        std::thread::yield_now();
     }
 }
 

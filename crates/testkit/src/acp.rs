@@ -12,6 +12,7 @@
 //! | `TOOL PIPE` | the same, as a call of a tool |
 //! | `ASK WHAT` | asks for permission, and says which option it was given |
 //! | `TWICE` | asks two at once |
+//! | `UNASK PIPE` | asks two at once, takes the first back when somebody writes to that FIFO, and says what it was told |
 //! | `READ` | asks for what no client of ours offers, and says what it was told |
 //! | `LEAVE` | starts a process in a session of its own, which stays |
 //! | `FAIL`, `REFUSE` | ends the turn in an error, or with a refusal |
@@ -132,6 +133,15 @@ fn turn(session: &str, prompt: &str) {
             let (first, second) = (ask(session, "first"), ask(session, "second"));
             let (Ok(first), Ok(second)) = (first.recv(), second.recv()) else { return };
             chunk(session, &format!("chosen: {} {}", chosen(&first), chosen(&second)));
+        }
+        "UNASK" => {
+            let first = ask(session, "first");
+            let id = with(|s| s.next);
+            let second = ask(session, "second");
+            wait_for(rest);
+            say(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}));
+            let (Ok(first), Ok(second)) = (first.recv(), second.recv()) else { return };
+            chunk(session, &format!("told: {} {}", first["error"]["code"], chosen(&second)));
         }
         "READ" => {
             let Ok(told) = request("fs/read_text_file", json!({"sessionId": session, "path": "/x"})).recv() else {

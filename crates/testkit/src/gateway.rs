@@ -55,7 +55,7 @@ pub enum Manner {
     GrantsNoAdmin,
     /// It grants nothing, and tells over HTTP what it has; or this status, 0 for no word at all.
     Afar(u16),
-    /// It grants everything and refuses the list.
+    /// It grants everything and refuses the list, but tells it over HTTP.
     ForbidsList,
     /// It is of a version that knows neither archived sessions nor tasks.
     Older,
@@ -63,10 +63,12 @@ pub enum Manner {
     Endless,
     /// Its list has fewer rows than it counts.
     Miscounts,
-    /// It answers the question for its list with something else.
-    NoList,
+    /// It answers the question for its list with this instead.
+    NoList(Value),
     /// It sends a hundred events before each answer.
     Chatty,
+    /// It does not tell what questions there are: it refuses that with this code, or without one never answers.
+    NoQuestions(&'static str),
 }
 
 /// When an abort takes effect.
@@ -90,6 +92,8 @@ struct State {
     sessions: Vec<Value>,
     tasks: Vec<Value>,
     approvals: Vec<Value>,
+    plugins: Vec<Value>,
+    questions: Vec<Value>,
     messages: HashMap<String, Vec<Value>>,
     calls: Vec<(String, Value)>,
     closing: bool,
@@ -142,6 +146,8 @@ impl Gateway {
             sessions: Vec::new(),
             tasks: Vec::new(),
             approvals: Vec::new(),
+            plugins: Vec::new(),
+            questions: Vec::new(),
             messages: HashMap::new(),
             calls: Vec::new(),
             closing: false,
@@ -233,6 +239,27 @@ impl Gateway {
         state.approvals.extend(command.map(|command| {
             json!({"id": "a", "approvalKind": "exec", "createdAtMs": now(), "expiresAtMs": now() + 1_800_000,
                 "request": {"command": command, "sessionKey": key, "agentId": "main", "host": "gateway"}})
+        }));
+    }
+
+    /// Has a plugin that the run of a session uses ask leave for this, or for nothing any more.
+    pub fn ask_by_plugin(&self, key: &str, title: Option<&str>) {
+        let mut state = self.state();
+        state.plugins.retain(|a| a["request"]["sessionKey"] != key);
+        state.plugins.extend(title.map(|title| {
+            json!({"id": "plugin:a", "approvalKind": "plugin", "createdAtMs": now(),
+                "request": {"title": title, "description": "why", "toolName": "tool", "sessionKey": key}})
+        }));
+    }
+
+    /// Has the run of a session put a question, or none any more.
+    pub fn question(&self, key: &str, question: Option<&str>) {
+        let mut state = self.state();
+        state.questions.retain(|q| q["sessionKey"] != key);
+        state.questions.extend(question.map(|question| {
+            json!({"id": "ask_a", "sessionKey": key, "status": "pending", "createdAtMs": now(),
+                "questions": [{"questionId": "q", "header": "One", "question": question,
+                    "options": [{"label": "red"}, {"label": "blue"}]}]})
         }));
     }
 
@@ -329,11 +356,12 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
             outlast(&mut stream);
             return Ok(());
         }
-        Manner::Afar(status) => {
+        Manner::Afar(_) | Manner::ForbidsList => {
+            let status = if let Manner::Afar(status) = manner { status } else { 200 };
             let mut start = [0; 5];
             let upgrades = stream.peek(&mut start).is_ok_and(|n| &start[..n] == b"GET /") && !is_history(&stream);
             if !upgrades {
-                return over_http(stream, *status, shared).map_err(|e| Box::new(e.into()));
+                return over_http(stream, status, shared).map_err(|e| Box::new(e.into()));
             }
         }
         _ => {}
@@ -349,6 +377,10 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
         let (method, params) = (request["method"].as_str().unwrap_or_default(), &request["params"]);
         shared.lock().expect(POISON).calls.push((method.to_owned(), params.clone()));
         if method != "connect" && !misbehave(&manner, &mut socket)? {
+            return Ok(());
+        }
+        if method == "question.list" && manner == Manner::NoQuestions("") {
+            outlast(socket.get_mut());
             return Ok(());
         }
         if method == "connect" {
@@ -474,7 +506,7 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
             Manner::Older if !params["archived"].is_null() => {
                 Err(refuse("INVALID_REQUEST", "unexpected property 'archived'", Value::Null))
             }
-            Manner::NoList => Ok(json!({"sessions": null})),
+            Manner::NoList(other) => Ok(json!({"sessions": other})),
             Manner::Endless => {
                 let offset = params["offset"].as_u64().unwrap_or(0);
                 Ok(json!({"sessions": [row(&format!("agent:main:{offset}"))], "totalCount": 1u64 << 40,
@@ -483,6 +515,11 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
             _ => Ok(list(&mut state, params, *manner == Manner::Miscounts)),
         },
         "exec.approval.list" => Ok(json!(state.approvals)),
+        "plugin.approval.list" if *manner != Manner::Older => Ok(json!(state.plugins)),
+        "question.list" if *manner != Manner::Older => match manner {
+            Manner::NoQuestions(code) => Err(refuse(code, "for now", Value::Null)),
+            _ => Ok(json!({"questions": state.questions})),
+        },
         "tasks.list" if *manner != Manner::Older => Ok(json!({"tasks": state.tasks})),
         "sessions.abort" => {
             let key = text("key");

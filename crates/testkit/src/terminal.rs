@@ -291,6 +291,20 @@ impl Terminal {
         }
     }
 
+    /// Presses a key until this text is gone: again where it had no effect, as in [`choose`](Self::choose).
+    ///
+    /// # Panics
+    /// When the text is still there after `deadline`.
+    #[track_caller]
+    pub fn press_away(&self, key: Key, text: &str, deadline: Duration) {
+        let end = Instant::now() + deadline;
+        while self.text().contains(text) {
+            assert!(Instant::now() < end, "{text:?} stays on\n{}", self.text());
+            self.press(key);
+            drop(self.watch(KEY_EFFECT, |screen| !screen.contains(text)));
+        }
+    }
+
     /// Changes the size, as a person does by dragging a corner.
     pub fn resize(&self, size: Size) {
         let (rows, cols) = size.cells();

@@ -129,6 +129,11 @@ impl Events {
                 let what = call.get("title").some_str().or(call.get("kind").some_str()).unwrap_or("a tool");
                 self.asks.extend(key(message.get("id")).map(|id| (id, what.to_owned(), at)));
             }
+            // It does not want to know any more.
+            Some("$/cancel_request") => {
+                let taken_back = key(message.get("params").get("requestId"));
+                self.asks.retain(|(asked, ..)| Some(asked) != taken_back.as_ref());
+            }
             None if self.open.is_some() && message.get("id").u64() == self.open => {
                 let error = message.get("error");
                 self.stand = match message.get("result").get("stopReason").str() {
@@ -224,11 +229,14 @@ const KEEP: Keep = |_, key| {
             | b"cost"
             | b"amount"
             | b"currency"
+            | b"requestId"
     )
 };
 
 impl Fold for Events {
-    const KEEP: Keep = KEEP;
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
+        KEEP(parent, key)
+    }
 
     fn line(&mut self, line: Value<'_>) {
         let at = line.get("at").u64().map(u64::cast_signed);
@@ -285,11 +293,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_an_agent_takes_back_is_asked_no_more() {
+        let mut events = Events::default();
+        let mut hear = |message: &str| {
+            let line = format!(r#"{{"at":1,"from":{{{message}}}}}"#);
+            events.line(Doc::parse(line.as_bytes(), Events::keeps, 600).expect("JSON").root());
+            events.asks.iter().map(|(id, ..)| id.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let mut asks = |id: &str| hear(&format!(r#""id":{id},"method":"session/request_permission","params":{{}}"#));
+        assert_eq!((asks("1").as_str(), asks("\"a\"").as_str()), ("1", "1 \"a\""));
+        let mut takes_back = |id: &str| hear(&format!(r#""method":"$/cancel_request","params":{{"requestId":{id}}}"#));
+        assert_eq!(takes_back("7"), "1 \"a\"");
+        assert_eq!(takes_back("1"), "\"a\"");
+        assert_eq!(takes_back("\"a\""), "");
+    }
+
+    #[test]
     fn of_several_calls_the_first_that_still_runs_is_told() {
         let mut events = Events::default();
         let mut hear = |update: &str| {
             let line = format!(r#"{{"at":1,"from":{{"method":"session/update","params":{{"update":{{{update}}}}}}}}}"#);
-            let doc = Doc::parse(line.as_bytes(), Events::KEEP, 600).expect("JSON");
+            let doc = Doc::parse(line.as_bytes(), Events::keeps, 600).expect("JSON");
             events.line(doc.root());
             events.tools.first().map(|(_, title)| title.clone())
         };

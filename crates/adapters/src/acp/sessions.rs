@@ -179,6 +179,7 @@ fn sighting(look: &Look<'_>, path: &Path, reading: Reading<Events>) -> Option<Si
         process,
         named: Vec::new(),
         missed: Vec::new(),
+        outlived: false,
         shared: false,
         transcript: Some(path.to_owned()),
     })

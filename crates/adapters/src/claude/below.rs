@@ -1,12 +1,14 @@
-//! The files of sub-agents: where they lie, whose they are, and which are at work.
+//! What lies in a session's own folder: the files of its sub-agents (which those of older versions are, and which are at
+//! work), and the title that a person gave it.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lariat_sys::file::{Directory, Kind};
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Doc, Keep, Value};
+use crate::json::{Doc, Value};
 use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{self, Found};
@@ -19,8 +21,15 @@ pub const DEEPEST: usize = 4;
 pub struct Below {
     /// Their transcripts.
     pub files: Vec<Found>,
-    /// Those that have not recorded their end, by the name of their file: what each is for.
-    pub unfinished: Vec<(String, String)>,
+    /// All of which anything is said, by the name of their file: what each is for that has not recorded its end.
+    pub described: BTreeMap<String, Option<String>>,
+    /// Some could not be looked at: what they used is not known.
+    pub shut: bool,
+}
+
+/// The name of a sub-agent's file, by which the others are told of it.
+pub fn name(agent: &Found) -> &str {
+    agent.path.file_stem().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 /// `agent-<id>.jsonl` and `agent-<id>.meta.json`, which says when it is finished.
@@ -38,21 +47,27 @@ fn collect(folder: &Path, below: &mut Below, warn: &mut dyn FnMut(&Path, io::Err
     let (dir, entries) = match opened {
         Ok(opened) => opened,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return,
-        Err(e) => return warn(folder, e),
+        Err(e) => {
+            below.shut = true;
+            return warn(folder, e);
+        }
     };
     for entry in entries {
         let path = folder.join(&entry.name);
         if entry.name.ends_with(".jsonl") {
             match dir.key(&entry.name) {
                 Ok(key) => below.files.push(Found { path, key, whole: true }),
-                Err(e) => warn(&path, e),
+                Err(e) => {
+                    below.shut = true;
+                    warn(&path, e);
+                }
             }
         } else if let Some(name) = entry.name.strip_suffix(".meta.json") {
             let what = unfinished(&path).unwrap_or_else(|e| {
                 warn(&path, e);
                 Some("sub-agent".to_owned())
             });
-            below.unfinished.extend(what.map(|what| (name.to_owned(), what)));
+            below.described.insert(name.to_owned(), what);
         } else if entry.kind == Kind::Directory && deepest > 0 {
             collect(&path, below, warn, deepest - 1);
         }
@@ -71,19 +86,41 @@ fn unfinished(path: &Path) -> io::Result<Option<String>> {
     Ok((!doc.root().get("finished").is_true()).then(|| what.unwrap_or("sub-agent").to_owned()))
 }
 
+/// The title that a person gave a session, as its folder has it beside the transcript.
+pub fn custom_title(transcript: &Path) -> (PathBuf, io::Result<Option<String>>) {
+    let path = transcript.with_extension("").join("custom-title.json");
+    let read = || {
+        let bytes = match lariat_sys::file::read_small(&path, 1 << 20) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read?,
+        };
+        let broken = || io::Error::new(io::ErrorKind::InvalidData, "not a title: broken JSON");
+        let doc = Doc::parse(&bytes, |_, _| true, 400).map_err(|_| broken())?;
+        if !doc.root().is_object() {
+            return Err(broken());
+        }
+        Ok(doc.root().get("customTitle").some_str().map(str::to_owned))
+    };
+    let title = read();
+    (path, title)
+}
+
 /// Whether a file among the sessions' is a sub-agent's, as versions from 2.0 to 2.1 kept them.
 pub fn is_beside(name: &str) -> bool {
     name.starts_with("agent-") && name.ends_with(".jsonl")
 }
 
-/// Those beside the sessions, each with the session that its first line tells.
-pub fn owned(look: &Look<'_>, beside: Vec<Found>) -> Vec<(String, Found)> {
+/// Those beside the sessions, each with the session that its first line tells, unless it cannot be read.
+pub fn owned(look: &Look<'_>, beside: Vec<Found>) -> Vec<(Found, io::Result<String>)> {
     if beside.is_empty() {
         return Vec::new();
     }
     let owners = store::read_all::<Owner>(look, "claude-agents", &beside);
     let owned = beside.into_iter().zip(owners);
-    owned.filter_map(|(agent, owner)| Some((owner.ok()?.fold.0.clone()?, Found { whole: true, ..agent }))).collect()
+    let owned = owned.filter_map(|(agent, owner)| {
+        Some((Found { whole: true, ..agent }, owner.map(|owner| owner.fold.0.clone()).transpose()?))
+    });
+    owned.collect()
 }
 
 /// The session that a sub-agent works for.
@@ -91,7 +128,9 @@ pub fn owned(look: &Look<'_>, beside: Vec<Found>) -> Vec<(String, Found)> {
 struct Owner(Option<String>);
 
 impl Fold for Owner {
-    const KEEP: Keep = |parent, key| parent.is_empty() && key == b"sessionId";
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
+        parent.is_empty() && key == b"sessionId"
+    }
 
     fn line(&mut self, line: Value<'_>) {
         self.0 = self.0.take().or_else(|| line.get("sessionId").some_str().map(str::to_owned));

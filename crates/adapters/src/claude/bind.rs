@@ -40,6 +40,8 @@ pub struct Bound {
     /// Sessions that were moved to the background from a terminal that lariat launched for them and that is there still:
     /// its handle goes on to answer, whether anything was said or not.
     pub parked: HashSet<String>,
+    /// Sessions whose process is gone, and what called it there still.
+    pub outlived: HashSet<String>,
     /// Those of other users.
     pub strangers: Strangers,
 }
@@ -147,7 +149,16 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
 fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, report: &mut Report, why: &str) {
     let mut unbound = Vec::new();
     for (process, run) in ap::genuine(loose, table, |p| role(p).is_some()) {
-        match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
+        let by_child = by_child(table, &process);
+        let by_arguments = by_arguments(&process, run).filter(|_| by_child.is_none());
+        if let Some((session, _)) = by_arguments.as_ref().filter(|(id, _)| called_who_is_gone(bound, id, &process)) {
+            let stays = format!("process {}, which called it, is there still", process.pid);
+            let note = Observation::new(Witness::Process, Fact::Note(stays.into()));
+            bound.notes.entry(session.clone()).or_default().push(note);
+            bound.outlived.insert(session.clone());
+            continue;
+        }
+        match by_child.or(by_arguments) {
             Some((session, fact)) if !bound.bonds.contains_key(&session) => {
                 let evidence = Observation::new(Witness::Process, fact).from(format!("/proc/{}", process.pid));
                 bound.bonds.insert(session, Bond { process, evidence });
@@ -161,6 +172,14 @@ fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, rep
         }
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.to_owned()));
+}
+
+/// Whether a process only bears the words of a session: one that began later has registered itself for it, and is gone. An
+/// agent would be in the registry itself; this is a script that called the agent with its own arguments.
+fn called_who_is_gone(bound: &Bound, session: &str, process: &Process) -> bool {
+    let began = ap::started(process).0;
+    let entries = bound.entries.get(session).into_iter().flatten();
+    entries.into_iter().any(|(e, h)| matches!(h, Holder::Gone(_)) && e.started.is_some_and(|at| at > began))
 }
 
 /// Why a process that is registered with a session holds none, if so.
@@ -266,6 +285,6 @@ fn by_arguments(process: &Process, run: ap::Run) -> Option<(String, Fact)> {
     };
     ap::is_uuid(session).then(|| {
         let by = format!("started with {name}");
-        (session.to_ascii_lowercase(), Fact::Alive { pid: Some(process.pid), by: by.into() })
+        (session.to_owned(), Fact::Alive { pid: Some(process.pid), by: by.into() })
     })
 }

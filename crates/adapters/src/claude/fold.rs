@@ -18,14 +18,18 @@
 //! gets a synthetic answer that ends nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::accounting::Accounting;
 use super::ask::about;
-use super::words::{spoken, tasks, typed};
-use crate::json::{Keep, Keys, Value};
+use super::tokens::{grow, sum, to_tokens};
+use super::words::{EXITS, GO_ON, INTERRUPTED, LOGGED_IN, NOTICE, OWN_COMMANDS, need, spoken, tasks, typed, version};
+use crate::agent_process::is_uuid;
+use crate::json::{Keys, Value};
 use crate::needs::Need;
 use crate::reader::Fold;
 use crate::tool::{Call, mark};
@@ -36,23 +40,18 @@ const BASH_ASKS_MODEL: (u32, u32, u32) = (2, 1, 325);
 /// Since this version an answer that ended always has a `stop_reason`.
 const TELLS_REASONS: (u32, u32, u32) = (2, 1, 90);
 
-/// What `/login` says of itself when it went well, else `Login interrupted`.
-const LOGGED_IN: &str = "<local-command-stdout>Login successful";
-
-/// What the program says to the model after its answer, if a hook does not let it end.
-const GO_ON: &str = "Stop hook feedback:";
-
-/// What the program says of a task of its own that has come to an end: a background shell, a sub-agent.
-const NOTICE: &str = "<task-notification>";
-
 /// How many calls that have their result are kept: whoever still asks for one is told of it at once.
 const SETTLED: usize = 8;
 
-/// How a line of a command of the program itself begins, which opens no turn; the last as versions before 2.1 wrote it.
-const OWN_COMMANDS: [&str; 3] = ["<command-name>", "<local-command", "<user-memory-input>"];
+/// How long after all that a transcript tells of its end its file may have been written last, to tell of it too: who goes
+/// on with a session has been away before.
+const LEAVING: i64 = 600_000;
 
-/// How a line begins by which the program records that a person left it: it is not always in time to.
-const EXITS: [&str; 2] = ["<command-name>/exit<", "<command-name>/quit<"];
+/// What stands for a branch where there is none: outside of a repository, or at a commit that was checked out by itself.
+const NO_BRANCH: &str = "HEAD";
+
+/// By how much a file's time may lie behind that of a line.
+pub const CLOCKS: i64 = 1000;
 
 /// How the last turn stands.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -86,8 +85,8 @@ pub struct Transcript {
     pub forked_from: Option<String>,
     version: (u32, u32, u32),
     pub model: Option<String>,
-    /// Whether a person sits before it.
-    pub in_terminal: bool,
+    /// Whether a person sits before it, if it says.
+    pub in_terminal: Option<bool>,
     pub custom_title: Option<String>,
     pub other_title: Option<String>,
     /// Titles by hash of the record that each was made up to: versions before 2.1 wrote those of other sessions, too,
@@ -102,6 +101,9 @@ pub struct Transcript {
     pub stand: Stand,
     /// When a person last gave it a prompt.
     pub asked_at: Option<i64>,
+    /// When it was last asked anything, by whomever, or the model last said something: whoever left after that left the
+    /// turn as it stands. What tools still give, and what the program notes of itself, is written after an exit too.
+    stirred_at: Option<i64>,
     /// What a turn that failed needs of a person, until it is seen to.
     pub needs: Option<Need>,
     /// When it failed.
@@ -112,19 +114,15 @@ pub struct Transcript {
     pub settled: Vec<(u64, i64)>,
     /// The turn was ended without an answer: what its tools still give opens none.
     halted: bool,
-    /// Whether this is a sub-agent's own transcript, by its first line: there all
-    /// lines are marked as beside the main one.
-    beside: Option<bool>,
+    /// Whether this is a sub-agent's own transcript: there all lines are marked as beside the main one.
+    beside: bool,
     /// The last thing said was the exit's accounting: the session was left.
     pub left: bool,
-    /// A person left it since the last turn began or ended.
-    pub exited: bool,
+    /// When a person left it, since it was last asked anything or the model said something, and since its last turn ended.
+    pub exited_at: Option<i64>,
     /// A person moved it to the background, where it goes on under this id.
     pub goes_on_as: Option<String>,
-    cost_usd: Option<f64>,
-    cost_tokens: Option<[u64; 4]>,
-    /// Since when the exit's accounting counts: it goes on with that of the run before, unless that was killed.
-    cost_since: Option<i64>,
+    accounting: Accounting,
     /// Tasks whose end was told to the model, by hash of their id.
     told_of: BTreeSet<u64>,
     /// Usage by hash of the message id: `input, output, cache_read, cache_write`.
@@ -159,11 +157,17 @@ impl Transcript {
         Some(sum(messages.values()))
     }
 
+    /// Since when the turn stands as it does, as far as its lines tell.
+    pub fn stirred(&self) -> Option<i64> {
+        self.stirred_at.or(self.updated)
+    }
+
     /// What the exit's accounting says, if nothing was said since, and it counts from the start: tokens, and their
     /// cost if it knows that.
     pub fn accounted(&self) -> Option<(Tokens, Option<f64>)> {
-        let all = self.cost_since.is_none_or(|since| self.started.is_none_or(|started| since <= started));
-        self.cost_tokens.filter(|_| self.left && all).map(|used| (to_tokens(used), self.cost_usd))
+        let Accounting { tokens, usd, since, .. } = self.accounting;
+        let all = since.is_none_or(|since| self.started.is_none_or(|started| since <= started));
+        tokens.filter(|_| self.left && all).map(|used| (to_tokens(used), usd))
     }
 
     /// Whether anything was said in it, by whomever: Claude Code goes on with nothing else, not even with what is queued.
@@ -178,7 +182,18 @@ impl Transcript {
 
     /// Whether the process that left it had started after this.
     pub fn was_left_by_one_since(&self, at: Time) -> bool {
-        self.left && self.cost_since.is_some_and(|since| since > at.0)
+        self.left && self.accounting.since.is_some_and(|since| since > at.0)
+    }
+
+    /// When it was left: as its file was written then, unless that was copied or touched since; then as it says itself.
+    pub fn left_at(&self, written: Option<Time>) -> Option<Time> {
+        let Accounting { at, goes_on, .. } = self.accounting;
+        let accounted = at.filter(|at| self.updated.is_none_or(|last| *at >= last)).filter(|_| self.left);
+        let last = accounted.or(self.updated)?;
+        let about = last.saturating_sub(CLOCKS)..=last.saturating_add(LEAVING);
+        let own = written.filter(|at| self.left && about.contains(&at.0));
+        // It is too early by what lay between runs, which may stand among what is not read.
+        own.map(|at| at.0.max(last)).or(accounted.filter(|_| !goes_on && !self.gapped)).map(Time)
     }
 
     /// Whether the model was told that this task of its own has come to an end.
@@ -204,10 +219,11 @@ impl Transcript {
     /// The branch in this directory, as far as it is known.
     pub fn branch_in(&self, cwd: Option<&str>) -> Option<&str> {
         let own = cwd.zip(self.cwd.as_deref()).is_none_or(|(cwd, own)| is_within(cwd.as_bytes(), own.as_bytes()));
-        match &self.elsewhere {
-            Some((at, branch)) if Some(at.as_str()) == cwd => Some(branch),
+        let branch = match &self.elsewhere {
+            Some((at, branch)) if Some(at.as_str()) == cwd => Some(branch.as_str()),
             _ => self.branch.as_deref().filter(|_| own),
-        }
+        };
+        branch.filter(|branch| *branch != NO_BRANCH)
     }
 
     fn summary(&mut self, line: Value<'_>) {
@@ -234,6 +250,12 @@ impl Transcript {
             results += 1;
             self.settle(item.get("tool_use_id").str().unwrap_or(""), line);
         }
+        let interrupts = |text: &str| text.starts_with(INTERRUPTED);
+        // Where it interrupts a tool, that may stand beside what the tool gave.
+        if results > 0 && content.items().any(|i| i.get("text").str().is_some_and(interrupts)) {
+            self.close(Stand::Aborted("interrupted by a person".into()));
+            return;
+        }
         if results > 0 {
             // What the tools of a turn still give that was ended does not open it again.
             if !self.halted && !self.blind && !matches!(self.stand, Stand::Aborted(_)) {
@@ -242,11 +264,12 @@ impl Transcript {
             return;
         }
         let text = content.str().or_else(|| spoken(content)).unwrap_or("");
-        if text.starts_with("[Request interrupted by user") {
+        if interrupts(text) {
             self.close(Stand::Aborted("interrupted by a person".into()));
             return;
         }
         if text.starts_with(GO_ON) {
+            self.stir();
             self.open();
             return;
         }
@@ -262,11 +285,14 @@ impl Transcript {
         }
         if OWN_COMMANDS.iter().any(|tag| text.starts_with(tag)) {
             self.unqueue(); // it was what waited
-            self.exited |= EXITS.iter().any(|exit| text.starts_with(exit));
+            if EXITS.iter().any(|exit| text.starts_with(exit)) {
+                self.exited_at = self.updated;
+            }
             return;
         }
         if text.starts_with("<bash-input>") || text.starts_with("<bash-stdout>") {
             if self.version >= BASH_ASKS_MODEL {
+                self.stir();
                 self.open();
             }
             return;
@@ -279,6 +305,7 @@ impl Transcript {
             self.asked_at = line.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
         }
         self.calls.clear();
+        self.stir();
         self.open();
     }
 
@@ -291,10 +318,8 @@ impl Transcript {
         }
     }
 
-    fn is_aside(&mut self, line: Value<'_>) -> bool {
-        let aside = line.get("isSidechain").is_true();
-        let beside = *self.beside.get_or_insert(aside);
-        aside && !beside
+    fn is_aside(&self, line: Value<'_>) -> bool {
+        !self.beside && line.get("isSidechain").is_true()
     }
 
     fn assistant(&mut self, line: Value<'_>) {
@@ -335,6 +360,10 @@ impl Transcript {
             return;
         }
         self.uncounted |= !usage.exists();
+        // What was cut off is written at an exit.
+        if !line.get("isAbortedMidStream").is_true() {
+            self.stir();
+        }
         if let Some(model) = model
             && self.model.as_deref() != Some(model)
         {
@@ -368,11 +397,16 @@ impl Transcript {
         }
     }
 
+    fn stir(&mut self) {
+        self.stirred_at = self.updated;
+        self.exited_at = None;
+        self.accounting.stir();
+    }
+
     fn open(&mut self) {
         self.stand = Stand::Open;
         self.needs = None;
         self.left = false;
-        self.exited = false;
         self.goes_on_as = None;
         self.halted = false;
         self.blind = false;
@@ -383,7 +417,7 @@ impl Transcript {
         self.needs = None;
         self.calls.clear();
         self.left = false;
-        self.exited = false;
+        self.exited_at = None;
         self.goes_on_as = None;
         self.halted = false;
         self.blind = false;
@@ -410,6 +444,7 @@ impl Transcript {
                 if self.prompt.is_none() && !self.gapped {
                     self.prompt = prompt.map(str::to_owned);
                 }
+                self.stir();
                 if !matches!(self.stand, Stand::Open | Stand::Queued(_)) {
                     self.stand = Stand::Queued(Box::new(std::mem::take(&mut self.stand)));
                     self.left = false;
@@ -436,21 +471,6 @@ impl Transcript {
             _ => {}
         }
     }
-
-    fn cost_state(&mut self, line: Value<'_>) {
-        let mut used = [0; 4];
-        for (_, model) in line.get("modelUsage").entries() {
-            let keys = ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
-            for (sum, key) in used.iter_mut().zip(keys) {
-                *sum += model.get(key).u64().unwrap_or(0);
-            }
-        }
-        self.cost_tokens = Some(used);
-        // With a model whose price it does not know, it only guesses.
-        self.cost_usd = line.get("totalCostUSD").f64().filter(|_| !line.get("hasUnknownModelCost").is_true());
-        self.cost_since = line.get("startTime").u64().map(|t| t as i64);
-        self.left = true;
-    }
 }
 
 /// What is kept of a line, wherever it stands in it.
@@ -462,17 +482,36 @@ static KEYS: Keys = Keys::new(&[
     b"gitBranch", b"version", b"entrypoint", b"isAbortedMidStream", b"isSidechain", b"isMeta", b"isCompactSummary",
     b"promptSource", b"isApiErrorMessage", b"error", b"apiErrorStatus", b"operation", b"attachment", b"maxTurns",
     b"preventContinuation", b"customTitle", b"agentName", b"aiTitle", b"summary", b"leafUuid", b"uuid",
-    b"totalCostUSD", b"hasUnknownModelCost", b"startTime", b"modelUsage", b"inputTokens", b"outputTokens",
+    b"totalCostUSD", b"hasUnknownModelCost", b"startTime", b"totalDuration", b"modelUsage", b"inputTokens", b"outputTokens",
     b"cacheReadInputTokens", b"cacheCreationInputTokens",
 ]);
 
 impl Fold for Transcript {
-    const KEEP: Keep = |parent, key| match KEYS.has(key) {
-        true => (parent, key) != (b"content", b"content"), // what a tool gave
-        false => {
-            matches!(parent, b"modelUsage" | b"input" | b"questions") || (parent, key) == (b"forkedFrom", b"sessionId")
+    /// A session's own is named by nothing but its id. What stands in it does not tell: older versions begin it with what
+    /// they say to a sub-agent to warm up.
+    fn begin(path: &Path) -> Self {
+        let own = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(is_uuid);
+        Transcript { beside: !own, ..Transcript::default() }
+    }
+
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
+        match KEYS.has(key) {
+            true => (parent, key) != (b"content", b"content"), // what a tool gave
+            false => {
+                matches!(parent, b"modelUsage" | b"input" | b"questions")
+                    || (parent, key) == (b"forkedFrom", b"sessionId")
+            }
         }
-    };
+    }
+
+    fn reads(line: Value<'_>) -> bool {
+        if !matches!(line.get("type").word(), b"user" | b"assistant") {
+            return line.has_kind();
+        }
+        let message = line.get("message");
+        let ends = message.get("stop_reason");
+        ends.str().is_some() || !ends.exists() && message.get("content").exists()
+    }
 
     fn line(&mut self, line: Value<'_>) {
         let at = Time::parse(line.get("timestamp").word()).map(|t| t.0);
@@ -489,8 +528,9 @@ impl Fold for Transcript {
         if !branch.is_empty() {
             self.checked_out(line.get("cwd").word(), branch);
         }
-        if let Some(text) = line.get("version").some_str() {
-            self.version = version(text);
+        match line.get("version").word() {
+            b"" => {}
+            text => self.version = version(text),
         }
         match line.get("uuid").word() {
             b"" => {}
@@ -498,7 +538,7 @@ impl Fold for Transcript {
         }
         match line.get("entrypoint").word() {
             b"" => {}
-            entrypoint => self.in_terminal = entrypoint == b"cli",
+            entrypoint => self.in_terminal = Some(entrypoint == b"cli"),
         }
         let kind = line.get("type").word();
         (self.copies, self.speaks) =
@@ -508,10 +548,17 @@ impl Fold for Transcript {
             b"user" if !self.is_aside(line) => self.user(line),
             b"assistant" => self.assistant(line),
             b"queue-operation" => self.queue(line),
-            b"cost-state" => self.cost_state(line),
+            b"cost-state" => {
+                self.accounting.take(line);
+                self.left = true;
+            }
             b"attachment" if !self.is_aside(line) => self.attachment(line.get("attachment")),
             // A hook took the prompt back.
             b"system" if line.get("preventContinuation").is_true() && !self.is_aside(line) => self.halt(),
+            // Of a command that it does not know 2.1.259 writes no more with `-p`: it was what waited.
+            b"system" if line.get("subtype").word() == b"local_command" && self.in_terminal == Some(false) => {
+                self.unqueue();
+            }
             b"custom-title" => self.custom_title = kept("customTitle"),
             b"agent-name" => self.agent_name = kept("agentName"),
             b"ai-title" => self.other_title = kept("aiTitle"),
@@ -528,14 +575,14 @@ impl Fold for Transcript {
     fn gap(&mut self) {
         self.stand = Stand::Unseen;
         self.asked_at = None;
+        self.stirred_at = None;
         self.needs = None;
         self.calls.clear();
         self.left = false;
-        self.exited = false;
+        self.exited_at = None;
         self.goes_on_as = None;
         self.halted = false;
-        self.cost_tokens = None;
-        self.cost_usd = None;
+        self.accounting = Accounting::default();
         self.messages.clear();
         self.gapped = true;
         self.blind = true;
@@ -552,54 +599,22 @@ impl Fold for Transcript {
     }
 
     fn knows_tail(&self) -> bool {
-        !matches!(self.stand, Stand::Unseen | Stand::Queued(_))
+        match self.stand {
+            Stand::Unseen | Stand::Queued(_) => false,
+            // What was written at an exit, or when a hook ended the turn: what came before that stands farther up.
+            Stand::Open | Stand::Well => !self.gapped || self.stirred_at.is_some() || self.updated.is_none(),
+            Stand::Failed(_) | Stand::Aborted(_) => true,
+        }
     }
 
     fn has_enough(&self) -> bool {
         self.model.is_some()
     }
-}
 
-/// By Claude's own word for an error; those it does not know it calls `unknown`.
-fn need(error: &str) -> Option<Need> {
-    match error {
-        "authentication_failed"
-        | "oauth_org_not_allowed"
-        | "account_on_hold"
-        | "verification_required"
-        | "cloud_credential_error" => Some(Need::Login),
-        "rate_limit" | "billing_error" => Some(Need::Limit),
-        _ => None,
-    }
+    const ENOUGH: &'static [u8] = b"\"model\"";
 }
 
 /// Whether a directory is another one, or lies in it.
 fn is_within(directory: &[u8], other: &[u8]) -> bool {
     directory.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
-fn grow(kept: &mut [u64; 4], seen: &[u64; 4]) {
-    for (kept, seen) in kept.iter_mut().zip(seen) {
-        *kept = (*kept).max(*seen);
-    }
-}
-
-fn sum<'a>(messages: impl Iterator<Item = &'a [u64; 4]>) -> Tokens {
-    let mut total = [0u64; 4];
-    for usage in messages {
-        for (total, used) in total.iter_mut().zip(usage) {
-            *total = total.saturating_add(*used);
-        }
-    }
-    to_tokens(total)
-}
-
-fn to_tokens([input, output, cache_read, cache_write]: [u64; 4]) -> Tokens {
-    Tokens { input, output, cache_read, cache_write }
-}
-
-fn version(text: &str) -> (u32, u32, u32) {
-    let mut parts = text.split('.').map(|p| p.parse().unwrap_or(0));
-    let mut next = || parts.next().unwrap_or(0);
-    (next(), next(), next())
 }

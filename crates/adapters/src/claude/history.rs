@@ -2,7 +2,7 @@
 //!
 //! Hardly ever is the leaving of Claude Code written into the transcript. A turn that
 //! looks open at its end may have been left on purpose: then `history.jsonl`
-//! has an `/exit` for the session that is younger than its last record. With a `/clear` or the like the process goes on
+//! has an `/exit` for the session that is younger than all that the turn was at. With a `/clear` or the like the process goes on
 //! to another session, and its sub-agents with it.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::registry;
-use crate::json::{Keep, Value};
+use crate::json::Value;
 use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
@@ -41,7 +41,9 @@ const WINDOW: usize = 8 << 10;
 struct Exits(BTreeMap<u64, i64>, BTreeMap<u64, (i64, bool)>);
 
 impl Fold for Exits {
-    const KEEP: Keep = |_, key| matches!(key, b"display" | b"sessionId" | b"timestamp");
+    fn keeps(_: &[u8], key: &[u8]) -> bool {
+        matches!(key, b"display" | b"sessionId" | b"timestamp")
+    }
     const PASS: Option<fn(&[u8]) -> usize> = Some(pass);
 
     fn line(&mut self, line: Value<'_>) {
@@ -108,16 +110,17 @@ impl<'a> History<'a> {
         self.read.get_or_init(|| self.read());
     }
 
-    /// Whether `/exit` was typed in a session after its last record.
-    pub fn left_by_exit(&self, session: &str, last_record: Option<i64>) -> bool {
+    /// Whether `/exit` was typed in a session, and not before that.
+    pub fn left_by_exit(&self, session: &str, since: Option<i64>) -> bool {
         let (exits, _) = self.read.get_or_init(|| self.read());
-        exits.0.get(&xxh3_64(session.as_bytes())).is_some_and(|at| last_record.is_none_or(|last| *at >= last))
+        exits.0.get(&xxh3_64(session.as_bytes())).is_some_and(|at| since.is_none_or(|since| *at >= since))
     }
 
-    /// Whether its process was told to go on to another session after its last record.
-    pub fn went_on(&self, session: &str, last_record: Option<i64>) -> bool {
+    /// When its process was told to go on to another session, if that was after its last record.
+    pub fn went_on(&self, session: &str, last_record: Option<i64>) -> Option<Time> {
         let (exits, _) = self.read.get_or_init(|| self.read());
-        exits.1.get(&xxh3_64(session.as_bytes())).is_some_and(|(at, _)| last_record.is_none_or(|last| *at >= last))
+        let (at, _) = exits.1.get(&xxh3_64(session.as_bytes()))?;
+        last_record.is_none_or(|last| *at >= last).then_some(Time(*at))
     }
 
     /// Whether a process that started then with a session was told to go on to another one: since when that one was

@@ -7,15 +7,18 @@
 //!
 //! Measured on 2.1.325; see `docs/agents/claude.md`.
 
+mod accounting;
 mod ask;
 mod below;
 mod bind;
+mod first;
 mod fold;
 mod history;
 pub mod registry;
 mod sessions;
 mod spent;
 pub mod talk;
+mod tokens;
 mod transcripts;
 mod words;
 
@@ -135,6 +138,10 @@ impl Adapter for Claude {
         // None of the sessions is theirs.
         report.unbound.append(&mut bound.choosing);
         report.unbound.extend(bound.moved.into_iter().map(|(process, _)| process));
+        // Of one that is not registered yet its terminal tells, if lariat launched it.
+        let unheard = bound.bonds.iter().filter(|(id, _)| !bound.entries.contains_key(*id));
+        let unheard = unheard.filter_map(|(_, bond)| ap::launched_folder(look.places, bond.process.pid));
+        report.watch.extend(unheard);
         report.watch.push(look.places.claude.join("sessions"));
         report.watch.push(look.places.claude.join("projects"));
         report
@@ -178,6 +185,14 @@ impl Adapter for Claude {
         let path = places.claude.join("sessions").join(format!("{pid}.json"));
         let entry = lariat_sys::file::read_small(&path, 1 << 20).unwrap_or_default();
         Some(memchr::memmem::find(&entry, native_id.as_bytes()).is_some())
+    }
+
+    fn asks_first(&self) -> bool {
+        true
+    }
+
+    fn asks_in_output(&self, last: &[u8]) -> Option<lariat_core::Ask> {
+        first::asked(last)
     }
 
     fn moved(&self, event: &[u8]) -> Option<String> {

@@ -26,9 +26,6 @@ const SETTLE: i64 = 1_000;
 /// registry is written a moment after the start, and clocks are set.
 const SLACK: i64 = 60_000;
 
-/// How exactly a start is told, in milliseconds.
-const TICK: i64 = 10;
-
 /// One entry.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "named after the entry's own fields")]
@@ -243,7 +240,7 @@ impl Entry {
             // Whoever wrote it had this number then.
             (None, None) => {
                 let written = file::open(&self.path).map_or(0, |(_, key)| key.mtime / 1_000_000);
-                written + TICK >= clock::ticks_to_ms(process.start)
+                written + ap::TICK >= clock::ticks_to_ms(process.start)
             }
         }
     }
@@ -266,6 +263,9 @@ impl Entry {
     }
 }
 
+/// What the daemon writes of a job that it finds cut off long ago and does not take up again: it calls that stopped, too.
+const GIVEN_UP: &str = "ended while the background service was off";
+
 /// A background job.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "named after the job's own fields")]
@@ -276,6 +276,7 @@ pub struct Job {
     pub intent: Option<String>,
     pub created: Option<Time>,
     pub updated: Option<Time>,
+    /// By a person.
     pub stopped: bool,
     pub open: bool,
 }
@@ -314,7 +315,7 @@ pub fn jobs(store: &Path, warn: &mut dyn FnMut(&Path, String)) -> Vec<Job> {
             intent: text("intent"),
             created: time("createdAt"),
             updated: time("updatedAt"),
-            stopped: state == "stopped",
+            stopped: state == "stopped" && v.get("detail").str() != Some(GIVEN_UP),
             open: matches!(state, "working" | "crashed" | "blocked"),
         });
     }

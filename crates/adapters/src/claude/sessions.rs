@@ -1,29 +1,28 @@
 //! Every session: its transcript, and what that and its process tell.
 
-use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::cell::{LazyCell, OnceCell};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Tokens, Turn, Unbound, Untrusted, Witness};
 use lariat_sys::scan::Process;
 
 use super::NAME;
-use super::below::Below;
+use super::below::{self, Below};
 use super::bind::Bound;
-use super::fold::{Stand, Transcript};
+use super::fold::{CLOCKS, Stand, Transcript};
 use super::history::History;
 use super::registry::{self, Entry, Holder, Job};
 use super::transcripts::{Stored, Told};
 use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::reader::Reading;
-use crate::store::{self, Found, Known, in_parallel};
+use crate::store::{self, Finder, Found, in_parallel};
 use crate::tool::{Call, Calls, mark};
 
 /// How many milliseconds a job may wait for its daemon to come up.
-const COMING_UP: i64 = 10_000;
+const COMING_UP: u64 = 10_000;
 
 type Read = io::Result<Box<Reading<Transcript>>>;
 
@@ -56,16 +55,22 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
     let cache = store::Loading::begin(look, "claude");
     let mut hidden = HashSet::new();
     let mut shut = false;
-    let mut stored = telling.transcripts(&cache, (warnings, &mut shut), &mut hidden, &needed);
+    let (mut stored, copies) = telling.transcripts(&cache, (warnings, &mut shut), &mut hidden, &needed);
     *partial |= shut;
     store::choose_whole(stored.iter_mut().map(|s| &mut s.main));
+    let finder = Finder::<Transcript>::beside(&cache);
     for s in &mut stored {
         let live = bound.bonds.contains_key(&*s.session);
         s.main.whole |= live;
         if let Some(below) = s.below.as_mut().filter(|below| !s.main.whole && !below.files.is_empty()) {
             // Their tokens are of use only beside all of the main one's.
-            let Below { files, unfinished } = &mut **below;
-            files.retain(|agent| unfinished.iter().any(|(name, _)| agent.path.file_stem() == Some(name.as_ref())));
+            let Below { files, described, .. } = &mut **below;
+            let stirred = LazyCell::new(|| finder.reading(s.known.as_ref()?)?.fold.stirred());
+            files.retain(|agent| match described.get(below::name(agent)) {
+                Some(what) => what.is_some(),
+                // One that was at work after all that its session was at has written after that.
+                None => stirred.is_none_or(|at| agent.key.mtime / 1_000_000 >= at - CLOCKS),
+            });
             files.iter_mut().for_each(|agent| agent.whole = false);
             s.counts = false;
         }
@@ -76,30 +81,37 @@ fn tell_beside(look: &Look<'_>, bound: &Bound, history: &History<'_>, report: &m
             watch.extend(s.main.path.parent().map(Path::to_owned));
         }
     }
-    let known: Vec<Option<Known>> = stored.iter_mut().map(|s| s.known.take()).collect();
-    let told: Vec<OnceLock<Told>> =
-        stored.iter_mut().map(|s| s.told.take().map(OnceLock::from).unwrap_or_default()).collect();
     let mut files = Vec::with_capacity(stored.len());
     let mut later = Vec::new();
-    for ((s, known), told) in stored.iter().zip(known).zip(&told) {
-        if told.get().is_none() {
-            later.push((files.len(), s, told));
+    for (i, Stored { main, below, known, told, .. }) in stored.iter_mut().enumerate() {
+        if told.is_none() {
+            later.push((i, files.len()));
         }
-        files.push((&s.main, known));
-        files.extend(s.agents().iter().map(|agent| (agent, None)));
+        files.push((&*main, known.take()));
+        files.extend(below.iter().flat_map(|below| &below.files).map(|agent| (agent, None)));
     }
-    let ((), saving) = store::read(look, cache, files).while_saving(|readings| {
+    let (copies, known): (Vec<Found>, Vec<_>) = copies.into_iter().unzip();
+    let before = files.len();
+    files.extend(copies.iter().zip(known));
+    let (told, saving) = store::read(look, cache, files).while_saving(|readings| {
+        let unread = readings.complaints(before, &copies);
+        warnings.extend(unread.into_iter().map(|(path, e)| registry::warning(look, path, e)));
         let batches = later.chunks(store::batch(later.len(), 64)).collect();
-        in_parallel(batches, |batch: &[(usize, &Stored, &OnceLock<Told>)]| {
-            for (number, stored, told) in batch {
+        in_parallel(batches, |batch: &[(usize, usize)]| {
+            let tell = |&(i, number): &(usize, usize)| {
+                let stored: &Stored = &stored[i];
                 let agents = stored.agents().iter().zip(number + 1..).map(|(file, i)| (file, readings.get(i, file)));
-                told.get_or_init(|| telling.tell(stored, readings.get(*number, &stored.main), agents.collect()));
-            }
-        });
+                telling.tell(stored, readings.get(number, &stored.main), agents.collect())
+            };
+            batch.iter().map(tell).collect::<Vec<_>>()
+        })
     });
     report.saving.push(saving);
+    for ((i, _), told) in later.into_iter().zip(told.into_iter().flatten()) {
+        stored[i].told = Some(told);
+    }
     report.lines.reserve_exact(stored.len());
-    for (row, warnings) in told.into_iter().filter_map(|told| Some(*told.into_inner()?)) {
+    for (row, warnings) in stored.into_iter().filter_map(|stored| Some(*stored.told?)) {
         row.into_iter().for_each(|row| report.add(row));
         report.warnings.extend(warnings);
     }
@@ -141,7 +153,7 @@ fn needed_without_transcript(look: &Look<'_>, bound: &Bound, session: &str) -> b
 /// Whether the daemon may be about to start the worker of a job, or may be about to come up itself for one that was made
 /// just now.
 fn may_start(look: &Look<'_>, bound: &Bound, job: &Job, began: bool) -> bool {
-    let new = job.created.is_some_and(|at| (0..COMING_UP).contains(&(look.now.0 - at.0)));
+    let new = job.created.is_some_and(|at| at.is_near(look.now, COMING_UP));
     job.open && (bound.daemon || new && !began)
 }
 
@@ -159,10 +171,7 @@ impl Telling<'_> {
         for (file, read) in
             std::iter::once((&stored.main, &main)).chain(agents.iter().map(|(file, read)| (*file, read)))
         {
-            let error = match read {
-                Ok(reading) => reading.complaint(),
-                Err(e) => Some(e.to_string()).filter(|_| file.key.inode != 0), // else warned of when it was found
-            };
+            let error = store::complaint(file, read);
             warnings.extend(error.map(|e| registry::warning(self.look, &file.path, e)));
         }
         let unheard =
@@ -170,18 +179,29 @@ impl Telling<'_> {
         if unheard && main.as_ref().is_ok_and(|main| main.whole && main.fold.is_nobodys()) {
             return Box::new((None, warnings));
         }
+        // Of one that is not read whole the last title may stand where nobody looks.
+        let untitled = |main: &Reading<Transcript>| !main.whole || main.fold.custom_title.is_none();
+        let untitled = stored.below.is_some() && main.as_ref().is_ok_and(|main| untitled(main));
+        let title = untitled.then(|| below::custom_title(&stored.main.path)).and_then(|(path, title)| {
+            title.unwrap_or_else(|e| {
+                warnings.push(registry::warning(self.look, &path, e.to_string()));
+                None
+            })
+        });
         let agents = agents.into_iter().filter_map(|(file, read)| Some((file, *read.ok()?)));
-        let seen = Some((stored.main.path.clone(), self.seen(stored, main, agents.collect())));
+        let seen = Seen { title, ..self.seen(stored, main, agents.collect()) };
+        let seen = Some((stored.main.path.clone(), seen));
         let session = stored.session.to_string();
         let sighting = sighting(self.look, self.bound, self.history, session, seen, self.unbound);
         Box::new((Some((self.look.judge)(NAME, sighting)), warnings))
     }
 
     fn seen(&self, stored: &Stored, main: Read, agents: Vec<(&Found, Reading<Transcript>)>) -> Seen {
+        let own: HashMap<&str, &Transcript> =
+            agents.iter().rev().map(|(f, read)| (below::name(f), &read.fold)).collect();
         // Versions before 2.1.325 do not say in the description that one has finished.
         let has_ended = |name: &str| {
-            let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
-            own.is_some_and(|(_, a)| matches!(a.fold.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
+            own.get(name).is_some_and(|a| matches!(a.stand, Stand::Well | Stand::Failed(_) | Stand::Aborted(_)))
         };
         // What an earlier run has left behind is told of by the next, or has not written since that was asked something;
         // and who goes on to another session takes it along.
@@ -192,20 +212,30 @@ impl Telling<'_> {
             // Anywhere in it may stand what became of one; hardly ever that must be looked for.
             let all = all.get_or_init(|| if main.whole { None } else { store::read_whole(&stored.main).ok() });
             let fold: &Transcript = all.as_ref().map_or(&main.fold, |all| &all.fold);
-            let own = agents.iter().find(|(file, _)| file.path.file_stem() == Some(name.as_ref()));
-            let silent = own.and_then(|(_, a)| a.fold.updated).zip(fold.asked_at).is_some_and(|(last, at)| last < at);
-            let gone_on = || silent || self.history.went_on(&stored.session, fold.updated);
+            let silent = own.get(name).and_then(|a| a.updated).zip(fold.asked_at).is_some_and(|(last, at)| last < at);
+            let gone_on = || silent || self.history.went_on(&stored.session, fold.updated).is_some();
             fold.was_told_of(name.strip_prefix("agent-").unwrap_or(name)) || !live && gone_on()
         };
-        let unfinished = stored.below.iter().flat_map(|below| &below.unfinished);
+        let described = stored.below.iter().flat_map(|below| &below.described);
+        let unfinished = described.filter_map(|(name, what)| Some((name, what.as_ref()?)));
         let unfinished = unfinished.filter(|(name, _)| !has_ended(name) && !is_over(name));
-        let unfinished = unfinished.map(|(_, what)| what.clone()).collect();
+        let mut unfinished: Vec<String> = unfinished.map(|(_, what)| what.clone()).collect();
+        // Of one of which nothing is said only its own file tells: it was at a tool after all that the session was at.
+        let described = |name: &str| stored.below.as_ref().is_some_and(|below| below.described.contains_key(name));
+        let stirred = main.as_ref().ok().and_then(|main| main.fold.stirred());
+        let outlived = agents.iter().filter(|(file, agent)| {
+            let name = below::name(file);
+            let at_a_tool = agent.fold.stand == Stand::Open && !agent.fold.calls.is_empty();
+            at_a_tool && agent.fold.updated > stirred && !described(name) && !is_over(name)
+        });
+        unfinished.extend(outlived.map(|_| "sub-agent".to_owned()));
         let written = stored.main.key.mtime;
         Seen {
             reading: main.map_err(|e| e.to_string()),
+            counts: stored.counts && stored.agents().len() == agents.len(),
             agents: agents.into_iter().map(|(_, read)| read).collect(),
             unfinished,
-            counts: stored.counts,
+            title: None,
             written: (written > 0).then_some(Time(written / 1_000_000)),
         }
     }
@@ -217,6 +247,8 @@ struct Seen {
     agents: Vec<Reading<Transcript>>,
     unfinished: Vec<String>,
     counts: bool,
+    /// The title that its folder has, where the transcript has none, or maybe not the last.
+    title: Option<String>,
     written: Option<Time>,
 }
 
@@ -271,10 +303,11 @@ impl Seen {
         let exact = self.counts && reading.is_exact() && self.agents.iter().all(|a| a.is_exact());
         let all = || std::iter::once(&reading.fold).chain(self.agents.iter().map(|a| &a.fold));
         let counted = exact.then(all).and_then(Transcript::tokens_together);
-        // It knows nothing of an answer that a person has cut off.
-        let (accounted, cost) = match counted.is_none() && matches!(reading.fold.stand, Stand::Aborted(_)) {
-            true => (None, None),
-            false => (accounted, cost),
+        // It knows nothing of an answer that was cut off, nor always of those before it.
+        let (accounted, cost) = match counted.is_some() || matches!(reading.fold.stand, Stand::Well | Stand::Failed(_))
+        {
+            true => (accounted, cost),
+            false => (None, None),
         };
         // Messages miss what `/compact` used; the accounting misses a run that was killed, and its cost.
         let size = |t: &Tokens| t.input + t.output + t.cache_read + t.cache_write;
@@ -345,7 +378,8 @@ fn sighting(
         // A process younger than the last record has recorded nothing yet.
         let mut young = bond.filter(|_| entry.is_none_or(|e| e.state.is_none())).into_iter();
         let written = seen.written.map_or(0, |t| t.0 * 1_000_000);
-        if young.any(|b| ap::is_past(&fact, updated, written, &b.process)) {
+        let from_before = young.any(|b| ap::is_past(&fact, updated, written, &b.process));
+        if from_before {
             observations.push(store(Fact::Note(format!("{}, before this process started", fact.told().raw()).into())));
             observations.extend(entry.and_then(|e| rests(look, e)));
         } else {
@@ -357,16 +391,22 @@ fn sighting(
                 let failed = transcript.and_then(|t| t.failed_at).map(Time);
                 let lacks = lacking(seen).filter(|_| failed.is_some_and(|at| at >= ap::started(&b.process)));
                 let lacks = lacks.map(|ask| store(Fact::Asks(ask)).at(failed));
-                observations.extend(lacks.or_else(|| asks(entry, seen).map(|ask| store(Fact::Asks(ask)))));
+                let asks = || asks(entry, seen).filter(|_| !from_before).map(|ask| store(Fact::Asks(ask)));
+                observations.extend(lacks.or_else(asks));
             }
             None => {
                 // Whoever began after the last record has not left by it.
                 let began = known.and_then(|e| e.started);
                 let past = |t: &&Transcript| began.zip(t.updated).is_some_and(|(began, last)| began > last);
                 let by = transcript.filter(|t| open && !past(t));
-                let left = by.and_then(|t| left(look, history, (&session, path), t, job));
+                let left = by.and_then(|t| left(look, history, (&session, path), (t, began), job));
                 let moved = moved.map(|id| store(Fact::Left(format!("moved to the background as {id}").into())));
                 observations.extend(moved.or(left));
+                // That is typed at its prompt: what looks open was taken back.
+                let went_on = by.and_then(|t| history.went_on(&session, t.updated.max(began)));
+                let rested = |at| Observation::new(Witness::Store, Fact::State(State::Idle)).at(Some(at));
+                let source = || look.places.shown(&look.places.claude.join("history.jsonl"));
+                observations.extend(went_on.map(|at| rested(at).from(source())));
             }
         }
     }
@@ -380,8 +420,8 @@ fn sighting(
         let source = look.places.shown(&look.places.claude.join("history.jsonl"));
         observations.push(Observation::new(Witness::Store, Fact::State(State::Idle)).from(source));
     }
-    let ended = seen.as_ref().filter(|_| bond.is_none() && transcript.is_some_and(|t| t.left)).and_then(|s| s.written);
-    let ended = ended.filter(|at| *at <= look.now); // no file was written in the future
+    let ended = seen.as_ref().filter(|_| bond.is_none()).and_then(|s| s.transcript()?.left_at(s.written));
+    let ended = ended.filter(|at| *at <= look.now); // nothing has ended in the future
     let mut about = about(known, job, seen, cwd);
     about.ended_at = ended;
     // At its prompt it runs nothing, whatever a killed process has left without a result.
@@ -394,6 +434,7 @@ fn sighting(
     let gone = entries.iter().filter(|(e, h)| matches!(h, Holder::Gone(_)) && !here(e));
     let process = |(e, _): &(Entry, Holder)| Some((e.pid, e.proc_start?));
     Sighting {
+        outlived: bound.outlived.contains(&session),
         native_id: session,
         observations,
         about,
@@ -497,27 +538,30 @@ fn asks(entry: Option<&Entry>, seen: &Seen) -> Option<Ask> {
     }
 }
 
-/// Whether a person ended it in the middle of an open turn.
+/// Whether a person ended it in the middle of an open turn: since that was last at anything, and since the last process that
+/// is known of it began.
 fn left(
     look: &Look<'_>,
     history: &History<'_>,
     (session, path): (&str, &Path),
-    t: &Transcript,
+    (t, began): (&Transcript, Option<i64>),
     job: Option<&Job>,
 ) -> Option<Observation> {
-    if let Some(job) = job.filter(|j| j.stopped) {
+    let since = t.stirred().max(began);
+    let is_over = |at: Time| since.is_none_or(|since| at.0 >= since);
+    if let Some(job) = job.filter(|j| j.stopped && j.updated.is_none_or(is_over)) {
         let fact = Fact::Left("claude stop".into());
         return Some(Observation::new(Witness::Store, fact).at(job.updated).from(look.places.shown(&job.path)));
     }
-    if !t.in_terminal {
+    if t.in_terminal == Some(false) {
         return None;
     }
     let exit = Observation::new(Witness::Store, Fact::Left("/exit".into()));
-    if t.exited {
-        return Some(exit.at(t.updated.map(Time)).from(look.places.shown(path)));
+    if let Some(at) = t.exited_at.filter(|at| began.is_none_or(|began| *at >= began)) {
+        return Some(exit.at(Some(Time(at))).from(look.places.shown(path)));
     }
     let source = || look.places.shown(&look.places.claude.join("history.jsonl"));
-    history.left_by_exit(session, t.updated).then(|| exit.from(source()))
+    history.left_by_exit(session, since).then(|| exit.from(source()))
 }
 
 fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Option<String>) -> About {
@@ -540,7 +584,7 @@ fn about(known: Option<&Entry>, job: Option<&Job>, seen: Option<Seen>, cwd: Opti
     };
     let t = seen.reading.map(|r| r.fold).unwrap_or_default();
     let branch = t.branch_in(cwd.as_deref()).map(str::to_owned);
-    let name = t.custom_title.or(t.agent_name).or(named);
+    let name = seen.title.or(t.custom_title).or(t.agent_name).or(named);
     About {
         title: name.clone().or(t.other_title),
         name,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::below::DEEPEST;
 use super::registry;
 use crate::counting::{self, Counts, File};
-use crate::json::{Keep, Value};
+use crate::json::Value;
 use crate::look::Look;
 use crate::reader::Fold;
 use crate::spent::{self, Again, Tally, Tell, Use};
@@ -34,15 +34,17 @@ impl Counts for Answers {
 }
 
 impl Fold for Answers {
-    const KEEP: Keep = |parent, key| match parent {
-        b"" => matches!(key, b"type" | b"message" | b"timestamp" | b"cwd" | b"uuid" | b"costUSD"),
-        b"message" => matches!(key, b"id" | b"model" | b"usage"),
-        b"usage" => matches!(
-            key,
-            b"input_tokens" | b"output_tokens" | b"cache_read_input_tokens" | b"cache_creation_input_tokens"
-        ),
-        _ => false,
-    };
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
+        match parent {
+            b"" => matches!(key, b"type" | b"message" | b"timestamp" | b"cwd" | b"uuid" | b"costUSD"),
+            b"message" => matches!(key, b"id" | b"model" | b"usage"),
+            b"usage" => matches!(
+                key,
+                b"input_tokens" | b"output_tokens" | b"cache_read_input_tokens" | b"cache_creation_input_tokens"
+            ),
+            _ => false,
+        }
+    }
     const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| USAGE.find(line).is_some());
 
     fn line(&mut self, line: Value<'_>) {
@@ -58,16 +60,15 @@ impl Fold for Answers {
         let time = line.get("timestamp").str();
         // Without any id it is known by its time, and can only be itself.
         let known = spent::known_by(&[id.or(time).unwrap_or("").as_bytes()]);
-        let count = |key: &str| usage.get(key).u64().unwrap_or(0);
+        // Without a cache there are no such numbers.
+        let all = usage.get("input_tokens").whole().zip(usage.get("output_tokens").whole());
+        let cached = |key: &str| Some(usage.get(key)).filter(Value::exists).map_or(Some(0), |n| n.whole());
+        let cached = cached("cache_read_input_tokens").zip(cached("cache_creation_input_tokens"));
+        let Some(((input, output), (cache_read, cache_write))) = all.zip(cached) else { return self.0.refuse() };
         let used = Use {
             at: time.and_then(Time::parse).map(|t| t.0.div_euclid(1000)),
             model: 0,
-            tokens: Tokens {
-                input: count("input_tokens"),
-                output: count("output_tokens"),
-                cache_read: count("cache_read_input_tokens"),
-                cache_write: count("cache_creation_input_tokens"),
-            },
+            tokens: Tokens { input, output, cache_read, cache_write },
             cost: line.get("costUSD").f64().and_then(spent::usd), // as versions before 1.0.9 wrote
             answers: 1,
         };
@@ -160,7 +161,7 @@ fn transcripts(
                 dir: None,
                 found: Found { path, key, whole: true },
             }),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound && entry.kind == Kind::File => {} // gone this moment
             Err(e) => problems.push((path, e)),
         }
     }

@@ -22,7 +22,7 @@ use crate::store::{self, Early, Finder, Found, Known, Loading, in_parallel_with}
 pub(super) struct Stored {
     pub session: Box<str>,
     pub main: Found,
-    /// Its sub-agents, if it has any.
+    /// Its sub-agents, if it has any, or a folder where they would lie.
     pub below: Option<Box<Below>>,
     /// Whether all of its files are read, so that their tokens can be counted.
     pub counts: bool,
@@ -42,6 +42,9 @@ impl Stored {
 /// A session as it is told, unless it is none, and what could not be read of it.
 pub(super) type Told = Box<(Option<Row>, Vec<Warning>)>;
 
+/// Copies of transcripts that tell of nothing more: what is known of them is kept, so that it is known next time too.
+pub(super) type Copies = Vec<(Found, Option<Known>)>;
+
 /// Some of a folder's transcripts, and what could not be looked at.
 type Share = (Vec<Stored>, Vec<Warning>);
 
@@ -60,22 +63,22 @@ struct InFolder {
 pub(super) type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 
 impl Telling<'_> {
-    /// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session.
+    /// Finds the transcripts: `projects/<slug>/<id>.jsonl`, one per session, and what else there is of it.
     pub fn transcripts(
         &self,
         cache: &Loading,
         (warnings, partial): (&mut Vec<Warning>, &mut bool),
         hidden: &mut HashSet<String>,
         needed: Needed<'_>,
-    ) -> Vec<Stored> {
+    ) -> (Vec<Stored>, Copies) {
         let projects = self.look.places.claude.join("projects");
         let entries = match Directory::open(&projects).and_then(|d| d.entries()) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Default::default(),
             Err(e) => {
                 warnings.push(registry::warning(self.look, &projects, e.to_string()));
                 *partial = true;
-                return Vec::new();
+                return Default::default();
             }
         };
         let folders: Vec<PathBuf> = entries
@@ -98,18 +101,41 @@ impl Telling<'_> {
             warnings.extend(more);
             all.extend(found);
         }
-        // The same session in two folders is one session: the newer file tells, of copies of one age the longer.
-        let age = |s: &Stored| (s.main.key.mtime, s.main.key.size);
-        all.sort_unstable_by(|a, b| a.session.cmp(&b.session).then_with(|| age(b).cmp(&age(a))));
-        all.dedup_by(|a, b| a.session == b.session);
-        for (session, agent) in below::owned(self.look, beside) {
+        // The same session in two folders is one session.
+        all.sort_by_cached_key(|s| beside_each_other(&s.session));
+        let mut copies = Vec::new();
+        for same in all.chunk_by_mut(|a, b| a.session == b.session).filter(|same| same.len() > 1) {
+            same.sort_unstable_by(|a, b| a.main.path.cmp(&b.main.path));
+            let finder = Finder::<Transcript>::beside(cache);
+            store::latest_first(&finder, same, |s| (&s.main, s.known.as_ref()), |t| t.updated);
+        }
+        all.dedup_by(|copy, first| {
+            let same = copy.session == first.session;
+            copies.extend(same.then(|| (std::mem::take(&mut copy.main), copy.known.take())));
+            same
+        });
+        let mut shut: HashSet<PathBuf> = HashSet::new();
+        for (agent, session) in below::owned(self.look, beside) {
+            let session = match session {
+                Ok(session) => session,
+                Err(e) => {
+                    warnings.push(registry::warning(self.look, &agent.path, e.to_string()));
+                    shut.extend(agent.path.parent().map(Path::to_owned));
+                    continue;
+                }
+            };
             let own = all.binary_search_by(|s| (*s.session).cmp(&*session)).ok().map(|i| &mut all[i]);
             if let Some(own) = own.filter(|s| s.main.path.parent() == agent.path.parent()) {
                 own.below.get_or_insert_default().files.push(agent);
                 own.told = None; // there is more to tell of it
             }
         }
-        all
+        // Whatever cannot be read may be of any session there.
+        let is_there = |s: &&mut Stored| s.main.path.parent().is_some_and(|folder| shut.contains(folder));
+        for s in all.iter_mut().filter(|_| !shut.is_empty()).filter(is_there) {
+            (s.counts, s.told) = (false, None);
+        }
+        (all, copies)
     }
 
     fn in_folder<'a>(
@@ -141,7 +167,11 @@ impl Telling<'_> {
         }
         let agents = entries.iter().filter(|e| below::is_beside(&e.name) && !wanted.is_empty());
         let agents = agents.filter_map(|e| {
-            Some(Found { path: store::path(folder, &e.name), key: dir.key(&e.name).ok()?, whole: false })
+            let key = match dir.key(&e.name) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return None, // gone this moment
+                key => key.unwrap_or_default(),
+            };
+            Some(Found { path: store::path(folder, &e.name), key, whole: false })
         });
         let agents = agents.collect();
         let shares = store::shared(finder, &|| Finder::beside(cache), &wanted, |finder, names| {
@@ -182,7 +212,9 @@ impl Telling<'_> {
         let main = Found { path, key, whole: false };
         let mut stored = Stored { session: session.into(), main, counts: true, ..Stored::default() };
         if beside.contains(session) && key.inode != 0 {
-            stored.below = Some(Box::new(sub_agents(&folder.join(session).join("subagents"), &mut warn)));
+            let below = sub_agents(&folder.join(session).join("subagents"), &mut warn);
+            stored.counts = !below.shut;
+            stored.below = Some(Box::new(below));
         }
         if let Some(Early { known, reading }) = early {
             let reading = reading.filter(|_| stored.agents().is_empty());
@@ -191,6 +223,13 @@ impl Telling<'_> {
         }
         Some(stored)
     }
+}
+
+/// An id that is compared where it lies: ten thousand are quicker to sort so than by going to each.
+fn beside_each_other(id: &str) -> [u8; 36] {
+    let mut bytes = [0; 36];
+    bytes.iter_mut().zip(id.bytes()).for_each(|(to, byte)| *to = byte);
+    bytes
 }
 
 /// What the two ends of a transcript tell, if it can be read.

@@ -4,7 +4,8 @@
 //! versions before locks; by its id in the arguments (`resume ID`) or in a
 //! tool's environment for a process that holds nothing yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::Path;
 
 use lariat_core::{Fact, Observation, Time, Unbound, Witness};
@@ -14,11 +15,13 @@ use lariat_sys::{file, locks};
 
 use super::{NAME, PROGRAMS, Role, role, role_of, warning};
 use crate::agent_process as ap;
-use crate::look::{Bond, Look, Places, Report};
+use crate::look::{Bond, Look, Places, Report, could_be};
 
 const CLIENT: &str = "a terminal of the shared daemon, which holds its thread";
 
 const LOOSE: &str = "holds no thread, no id in its arguments or in a child's environment";
+
+const BLIND: &str = "neither its open files nor the locks of threads can be read";
 
 /// A thread that a process has open.
 #[derive(Clone, Debug)]
@@ -41,24 +44,49 @@ pub struct Held {
     pub threads: HashMap<String, Hold>,
     /// Processes that hold nothing and may yet be a session's own.
     pub loose: Vec<Unbound>,
+    /// Processes that may hold any thread, as far as can be seen.
+    pub blind: Vec<Blind>,
     /// Further things worth knowing of a thread.
     pub notes: HashMap<String, Vec<Observation>>,
+    /// Threads whose lock a process holds that has begun since the others were counted.
+    pub newer: HashSet<String>,
+}
+
+/// A process whose open files cannot be read, where the locks do not tell either.
+pub struct Blind {
+    /// The process.
+    pub unbound: Unbound,
+    /// Its being up holds no thread by itself.
+    server: bool,
+    /// Its words tie it to a thread; it may have gone on to another since.
+    tied: bool,
+}
+
+impl Blind {
+    /// Whether it may hold a thread of this directory that is nobody else's, and that was last written to then.
+    pub fn could_hold(&self, cwd: Option<&str>, last: Option<Time>, open: bool) -> bool {
+        // What has ended before it began is none of its threads, as far as anybody knows.
+        let since = last.is_none() || self.unbound.started_at <= last;
+        match self.server {
+            true => open || since, // of any directory
+            false => (since || !self.tied) && could_be(std::slice::from_ref(&self.unbound), cwd).is_some(),
+        }
+    }
 }
 
 /// Finds the threads that processes hold.
 pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
     let mut held = Held::default();
     let Ok(table) = look.table else { return held };
-    let agents: Vec<(&Process, Role)> = table
-        .iter()
-        .filter_map(|p| role(p).filter(|r| *r != Role::Other).map(|r| (p, r)))
-        .filter(|(p, _)| uses_store(look.places, p))
-        .collect();
+    let agents = agents(look, table);
     let daemon = agents.iter().any(|(p, _)| p.arguments().any(|a| a == "--managed-daemon"));
-    by_lock(look, &agents, &mut held, report);
+    let locks_tell = by_lock(look, &agents, &mut held, report);
     let themselves: Vec<_> = agents.iter().copied().filter(|(p, _)| !p.is_copy_of_parent(table)).collect();
     by_left_lock(&themselves, &mut held);
-    by_rollout(&themselves, &mut held);
+    let shut = by_rollout(&themselves, &mut held);
+    if !locks_tell && !shut.is_empty() {
+        held.blind = blind(look, &shut, report);
+    }
     let holding: Vec<u32> = held.threads.values().map(|h| h.bond.process.pid).collect();
     let loose = agents.into_iter().filter(|(p, _)| !holding.contains(&p.pid)).filter_map(session_run).collect();
     let mut unbound = Vec::new();
@@ -68,6 +96,8 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
             None => unbound.push((process, run)),
         }
     }
+    let is_tied = |pid| held.threads.values().any(|h| h.bond.process.pid == pid);
+    held.blind.iter_mut().for_each(|blind| blind.tied = is_tied(blind.unbound.pid));
     let is_client = |p: &Process| daemon && !p.arguments().any(|a| matches!(a, "exec" | "e" | "--no-daemon"));
     let (clients, loose) = unbound.into_iter().partition(|(p, _)| is_client(p));
     held.loose = ap::unbound(NAME, loose, |_| LOOSE.to_owned());
@@ -76,11 +106,39 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
     held
 }
 
+/// Looks again who holds locks: what is in a store by now may have been begun since.
+pub fn again(look: &Look<'_>, held: &mut Held, report: &mut Report) {
+    let Ok(table) = look.table else { return };
+    by_lock(look, &agents(look, table), held, report);
+    let holds = |u: &Unbound| held.threads.values().any(|h| h.bond.process.pid == u.pid);
+    held.loose.retain(|u| !holds(u));
+    report.unbound.retain(|u| !holds(u));
+}
+
+fn agents<'a>(look: &Look<'_>, table: &'a Table) -> Vec<(&'a Process, Role)> {
+    let agents = table.iter().filter_map(|p| role(p).filter(|r| *r != Role::Other).map(|r| (p, r)));
+    agents.filter(|(p, _)| uses_store(look.places, p)).collect()
+}
+
 fn session_run((process, role): (&Process, Role)) -> Option<(Process, ap::Run)> {
     match role {
         Role::Session(run) => Some((process.clone(), run)),
         Role::Server | Role::Other => None,
     }
+}
+
+/// Those that could not be looked at.
+fn blind(look: &Look<'_>, shut: &[(&Process, Role, io::Error)], report: &mut Report) -> Vec<Blind> {
+    let all = shut.iter().map(|(p, ..)| ((*p).clone(), ap::Run { arguments: 1, script: false })).collect();
+    let all = ap::unbound(NAME, all, |_| BLIND.to_owned()).into_iter();
+    let blind = all.filter_map(|unbound| {
+        let (_, role, error) = shut.iter().find(|(p, ..)| p.pid == unbound.pid)?;
+        let files = format!("/proc/{}/fd", unbound.pid);
+        report.warnings.push(warning(look, Path::new(&files), error.to_string()));
+        report.partial = true;
+        Some(Blind { unbound, server: *role == Role::Server, tied: false })
+    });
+    blind.collect()
 }
 
 /// Whether a process keeps its threads where we look.
@@ -109,26 +167,31 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     report
 }
 
-fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report: &mut Report) {
+/// Whether the locks tell who holds a thread: not where they cannot be read, nor to versions that keep none.
+fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report: &mut Report) -> bool {
     let dir = look.places.codex.join("thread-writer-locks");
     let (folder, entries) = match file::Directory::open(&dir).and_then(|d| d.entries().map(|entries| (d, entries))) {
         Ok(found) => found,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return false,
         Err(e) => {
             report.partial = true;
-            return report.warnings.push(warning(look, &dir, e.to_string()));
+            report.warnings.push(warning(look, &dir, e.to_string()));
+            return false;
         }
     };
     let table = match locks::held() {
         Ok(table) => table,
-        Err(e) => return report.warnings.push(warning(look, Path::new("/proc/locks"), e.to_string())),
+        Err(e) => {
+            report.warnings.push(warning(look, Path::new("/proc/locks"), e.to_string()));
+            return false;
+        }
     };
     for entry in entries {
         let Some(thread) = entry.name.strip_suffix(".lock").filter(|t| ap::is_uuid(t)) else { continue };
         let path = dir.join(&entry.name);
         let key = match file::open(&path) {
             Ok((_, key)) => key,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue, // released this moment
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue, // released this moment
             Err(e) => {
                 report.warnings.push(warning(look, &path, e.to_string()));
                 // Which file it is can be told all the same.
@@ -152,7 +215,13 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
             };
             agents.iter().copied().find(|(p, _)| p.pid == lock.pid).or_else(renamed).or_else(of_another)
         });
-        let Some((process, role)) = holder else { continue };
+        let Some((process, role)) = holder else {
+            let is_new = |pid| look.table.is_ok_and(|processes| processes.get(pid).is_none());
+            if table.iter().any(|l| l.inode == key.inode && l.pid > 0 && is_new(l.pid)) {
+                held.newer.insert(thread.to_owned());
+            }
+            continue;
+        };
         let by = "it holds the thread's lock";
         let evidence = Observation::new(Witness::Registry, Fact::Alive { pid: Some(process.pid), by: by.into() })
             .at(Some(Time(key.mtime / 1_000_000)))
@@ -166,6 +235,21 @@ fn by_lock(look: &Look<'_>, agents: &[(&Process, Role)], held: &mut Held, report
                 taken: false,
             },
         );
+    }
+    true
+}
+
+/// The threads whose shell Codex has recorded: `shell_snapshots/<id>.<time>.sh`. It does so for each conversation that it has
+/// open, and not for what it keeps for itself.
+pub fn shells(look: &Look<'_>, report: &mut Report) -> HashSet<String> {
+    let dir = look.places.codex.join("shell_snapshots");
+    match file::Directory::open(&dir).and_then(|d| d.entries()) {
+        Ok(entries) => entries.iter().filter_map(|e| Some(e.name.split_once('.')?.0.to_owned())).collect(),
+        Err(e) => {
+            let absent = e.kind() == io::ErrorKind::NotFound;
+            report.warnings.extend((!absent).then(|| warning(look, &dir, e.to_string())));
+            HashSet::new()
+        }
     }
 }
 
@@ -185,28 +269,32 @@ fn by_left_lock(agents: &[(&Process, Role)], held: &mut Held) {
             let Some(id) = thread(&lock.path) else { continue };
             let bond = bond(process, "it holds the thread's lock".into());
             let made = file::open(&lock.path).map_or(0, |(_, key)| key.mtime);
-            let opened = if Time(made / 1_000_000) < ap::started(process) { 0 } else { made };
+            let opened = if made / 1_000_000 + ap::TICK < ap::started(process).0 { 0 } else { made };
             held.threads.entry(id).or_insert(Hold { bond, server: *role == Role::Server, opened, taken: false });
         }
     }
 }
 
 /// Where the file lies is not asked: the store may be a link, and all of these use this store. Of a file that is only read
-/// the arguments may tell that it is another thread's: one that is forked, or one of all that are offered.
-fn by_rollout(agents: &[(&Process, Role)], held: &mut Held) {
+/// the arguments may tell that it is another thread's: one that is forked, or one of all that are offered. Gives those whose
+/// files cannot be read.
+fn by_rollout<'a>(agents: &[(&'a Process, Role)], held: &mut Held) -> Vec<(&'a Process, Role, io::Error)> {
     fn thread(path: &Path) -> Option<&str> {
         thread_of(path.file_name()?.to_str()?)
     }
-    let mut found = Vec::new();
+    let (mut found, mut shut) = (Vec::new(), Vec::new());
     for (process, role) in agents {
-        let files = process::opened(process.pid, |p| thread(p).is_some()).unwrap_or_default();
-        found.extend(files.into_iter().map(|file| ((*process).clone(), role, file)));
+        match process::opened(process.pid, |p| thread(p).is_some()) {
+            Ok(files) => found.extend(files.into_iter().map(|file| ((*process).clone(), role, file))),
+            Err(e) => shut.push((*process, *role, e)),
+        }
     }
     found.sort_by_key(|(_, _, file)| !file.writes);
     for (process, role, Opened { path, writes, .. }) in found {
         let words: Vec<&str> = process.arguments().collect();
         let resumes = words.contains(&"resume");
-        let is_its_own = |t: &str| !words.contains(&"fork") && (!resumes || words.contains(&t));
+        let named = |t: &str| words.iter().any(|word| word.eq_ignore_ascii_case(t));
+        let is_its_own = |t: &str| !words.contains(&"fork") && (!resumes || named(t));
         let Some(thread) = thread(&path).filter(|t| writes || is_its_own(t)) else { continue };
         if held.threads.contains_key(thread) {
             continue;
@@ -216,6 +304,7 @@ fn by_rollout(agents: &[(&Process, Role)], held: &mut Held) {
         let (server, taken) = (*role == Role::Server, writes || !resumes);
         held.threads.insert(thread.to_owned(), Hold { bond: Bond { process, evidence }, server, opened: 0, taken });
     }
+    shut
 }
 
 /// The thread of `rollout-2026-11-15T07-47-10-<id>.jsonl`. One that was rewound goes on in another file, whose name has an
@@ -258,11 +347,12 @@ fn by_child(table: &Table, parent: &Process) -> Option<(String, String)> {
     })
 }
 
+/// However a person has written the id, Codex writes it small.
 fn by_arguments(process: &Process, run: ap::Run) -> Option<(String, String)> {
     let words: Vec<&str> = process.arguments().skip(run.arguments).collect();
     let at = words.iter().position(|w| *w == "resume")?;
     let thread = words[at + 1..].iter().find(|w| ap::is_uuid(w))?;
-    Some(((*thread).to_owned(), "started with resume".into()))
+    Some((thread.to_ascii_lowercase(), "started with resume".into()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! lines of a turn may still come after its end, so the last line decides
 //! nothing. Without task events the items decide: an assistant's message ends a
 //! turn, anything else of it leaves it open. Versions between, which do not say in `task_complete` that a turn has
-//! failed, may say so in an `error` before it.
+//! failed, may say so in an `error` before it, after which nothing was said.
 //!
 //! Token totals are cumulative, so the last one tells all; those of a fork
 //! start at the parent's.
@@ -15,7 +15,7 @@
 use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Doc, Keep, Keys, Value};
+use crate::json::{Doc, Keys, Value};
 use crate::needs::Need;
 use crate::reader::Fold;
 use crate::tool::{Call, gist};
@@ -108,6 +108,8 @@ pub struct Rollout {
     /// Whether the open turn has shown what was asked, and whether anything came of that.
     asked: bool,
     gave: bool,
+    /// Whether the open turn has answered.
+    said: bool,
     /// Lines are missing that may have shown it.
     missed: bool,
     /// It is of a version that says so when a turn fails.
@@ -162,7 +164,7 @@ impl Rollout {
                 self.calls.clear();
                 self.open();
                 (self.needs, self.wrong, self.plan) = (None, None, None);
-                (self.asked, self.gave, self.missed) = (false, false, false);
+                (self.asked, self.gave, self.said, self.missed) = (false, false, false, false);
             }
             "task_complete" | "turn_complete" if self.is_current(turn()) => {
                 let error = p.get("error");
@@ -170,8 +172,14 @@ impl Rollout {
                 let (stand, needs) = match (said, self.wrong.take()) {
                     (Some(message), _) => (Stand::Failed(message.to_owned()), need(error.get("codex_error_info"))),
                     (None, _) if error.exists() => (Stand::Failed("the turn failed".into()), None),
-                    (None, Some((message, needs))) => (Stand::Failed(message), needs),
-                    (None, None) => (self.ended(p), None),
+                    // One that is answered after all has survived what went wrong; what it had said before, as when a
+                    // hook sent it on, is told at its end too.
+                    (None, Some((message, needs))) if self.said || p.get("last_agent_message").some_str().is_none() => {
+                        (Stand::Failed(message), needs)
+                    }
+                    // What it tells at its end may have been said before that, among the lines that are missing.
+                    (None, Some(_)) if self.missed => (Stand::Unseen, None),
+                    (None, _) => (self.ended(p), None),
                 };
                 self.close(stand);
                 (self.needs, self.failed_at) = (needs, at);
@@ -186,7 +194,8 @@ impl Rollout {
                 self.asked(text);
             }
             "agent_message" if !self.has_tasks => self.close(Stand::Well),
-            "agent_message" | "agent_reasoning" => self.gave = true,
+            "agent_message" => self.answers(),
+            "agent_reasoning" => self.gave = true,
             "error" if !is_beside(p.get("codex_error_info")) => {
                 let message = p.get("message").some_str().unwrap_or("error").to_owned();
                 let needs = need(p.get("codex_error_info"));
@@ -228,6 +237,11 @@ impl Rollout {
             (true, false) if self.asked => Stand::Failed("it ended without an answer".into()),
             _ => Stand::Well,
         }
+    }
+
+    /// The open turn says something: whatever went wrong before, it has survived.
+    fn answers(&mut self) {
+        (self.gave, self.said, self.wrong) = (true, true, None);
     }
 
     /// Of several calls at once, no output is written before all have ended.
@@ -286,7 +300,8 @@ impl Rollout {
             }
             "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
                 self.calls.retain(|call| call.id != id);
-                true
+                // What a tool still gives does not open a turn again that was aborted.
+                self.unsure || !matches!(self.stand, Stand::Aborted(_))
             }
             "reasoning" => true,
             "message" if p.get("role").str() == Some("assistant") => {
@@ -357,7 +372,7 @@ impl Rollout {
 
     /// What is left out, or cannot be read, may have been what was asked, or an answer.
     fn miss(&mut self) {
-        (self.asked, self.gave, self.missed) = (false, false, true);
+        (self.asked, self.gave, self.said, self.missed) = (false, false, false, true);
     }
 
     fn open(&mut self) {
@@ -375,10 +390,20 @@ impl Rollout {
 
 /// A total, if it is one that we know.
 fn count(usage: Value<'_>) -> Option<[u64; 4]> {
-    let count = |key: &str| usage.get(key).u64();
+    let count = |key: &str| usage.get(key).whole();
     let beside = |key: &str| usage.get(key).count();
     let (input, output) = count("input_tokens").zip(count("output_tokens"))?;
     Some([input, output, beside("cached_input_tokens")?, beside("cache_write_input_tokens")?])
+}
+
+/// A policy's name, by itself or around what may be asked under it: where nothing may, that is `never`.
+fn policy(told: Value<'_>) -> Option<String> {
+    let grants = || told.entries().find(|(_, grants)| grants.is_object());
+    let asks = |(name, grants): (&str, Value<'_>)| {
+        let any = grants.entries().any(|(_, granted)| granted.is_true());
+        if any { name.to_owned() } else { "never".to_owned() }
+    };
+    told.some_str().map(str::to_owned).or_else(|| grants().map(asks))
 }
 
 /// Whether a version writes down that a turn has failed: 0.133 does not, 0.152 does.
@@ -462,15 +487,29 @@ static KEYS: Keys = Keys::new(&[
 
 impl Fold for Rollout {
     /// The first line has all of the agent's instructions in it.
-    const HEAD_READ: usize = 32 << 10;
-    const KEEP: Keep = |parent, key| {
+    const HEAD_READ: usize = 24 << 10;
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
         KEYS.has(key)
             || matches!(
                 parent,
-                b"action" | b"codex_error_info" | b"total_token_usage" | b"last_token_usage" | b"thread_token_usage"
+                b"action"
+                    | b"approval_policy"
+                    | b"granular"
+                    | b"codex_error_info"
+                    | b"total_token_usage"
+                    | b"last_token_usage"
+                    | b"thread_token_usage"
             )
             || (matches!(parent, b"" | b"payload" | b"item") && key == b"id")
-    };
+    }
+
+    fn reads(line: Value<'_>) -> bool {
+        let payload = line.get("payload");
+        match line.get("type").word() {
+            b"event_msg" | b"response_item" => payload.has_kind(),
+            _ => line.has_kind() || !payload.exists(), // the items of 2025 have no envelope
+        }
+    }
 
     fn line(&mut self, line: Value<'_>) {
         let at = Time::parse(line.get("timestamp").word()).map(|t| t.0);
@@ -483,7 +522,7 @@ impl Fold for Rollout {
             b"turn_context" => {
                 let text = |key: &str| payload.get(key).some_str().map(str::to_owned);
                 self.model = text("model").or(self.model.take());
-                self.policy = text("approval_policy").or(self.policy.take());
+                self.policy = policy(payload.get("approval_policy")).or(self.policy.take());
                 self.reviewer = text("approvals_reviewer").or(self.reviewer.take());
                 self.works_in = text("cwd").or(self.works_in.take());
             }
@@ -524,6 +563,8 @@ impl Fold for Rollout {
     fn has_enough(&self) -> bool {
         self.tokens.is_some() && self.model.is_some()
     }
+
+    const ENOUGH: &'static [u8] = b"token";
 }
 
 #[cfg(test)]

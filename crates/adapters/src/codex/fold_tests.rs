@@ -7,7 +7,7 @@ fn fold(lines: &[&str]) -> Rollout {
         match *line {
             "lost" => rollout.lost(),
             "gap" => rollout.gap(),
-            line => rollout.line(Doc::parse(line.as_bytes(), Rollout::KEEP, 600).expect("JSON").root()),
+            line => rollout.line(Doc::parse(line.as_bytes(), Rollout::keeps, 600).expect("JSON").root()),
         }
     }
     rollout
@@ -94,4 +94,62 @@ fn a_number_that_is_none_leaves_the_total_open() {
         assert_eq!(input(&[&record(&usage("100", bad)), &record(&usage("200", "7"))]), Some(200), "{bad}");
     }
     assert_eq!(input(&[&record(r#"{"input_tokens":100,"output_tokens":1}"#)]), Some(100));
+}
+
+/// Of a version without events of turns the items decide; but none follows on the word that it was aborted.
+#[test]
+fn an_aborted_turn_stays_aborted_whatever_its_tools_give() {
+    let aborted = r#"{"type":"event_msg","payload":{"type":"turn_aborted","reason":"interrupted"}}"#;
+    let given = r#"{"type":"response_item","payload":{"type":"function_call_output","call_id":"c"}}"#;
+    assert!(matches!(fold(&[ASKED, aborted, given]).stand, Stand::Aborted(_)));
+    assert_eq!(fold(&[ASKED, aborted, given, ASKED]).stand, Stand::Open);
+    assert_eq!(fold(&[ASKED, aborted, "lost", given]).stand, Stand::Open, "it may have been asked there");
+}
+
+#[test]
+fn what_an_error_came_to_is_not_told_where_lines_before_it_are_missing() {
+    let b = begin("b");
+    let wrong = r#"{"type":"event_msg","payload":{"type":"error","message":"no more"}}"#;
+    let failed = Stand::Failed("no more".into());
+    assert_eq!(fold(&[&b, ASKED, GAVE, wrong, SAID]).stand, failed);
+    for missing in ["lost", "gap"] {
+        // What it says at its end may stand there.
+        let untold = fold(&[&b, ASKED, missing, wrong, SAID]);
+        assert_eq!((untold.stand.clone(), untold.knows_tail()), (Stand::Unseen, false));
+        assert_eq!(fold(&[missing, &b, ASKED, wrong, SAID]).stand, Stand::Well, "it was answered after that");
+        assert_eq!(fold(&[&b, ASKED, missing, wrong, GAVE, SAID]).stand, Stand::Well);
+        assert_eq!(fold(&[&b, ASKED, missing, GAVE, wrong, SAID]).stand, failed);
+        assert_eq!(fold(&[&b, ASKED, missing, wrong, MUTE]).stand, failed);
+    }
+}
+
+#[test]
+fn a_line_that_does_not_say_what_it_is_cannot_be_read() {
+    let reads = |line: &str| Rollout::reads(Doc::parse(line.as_bytes(), Rollout::keeps, 600).expect("JSON").root());
+    for line in [
+        r#"{"type":"event_msg","payload":{"type":"task_complete"}}"#,
+        r#"{"type":"turn_context","payload":{}}"#,
+        r#"{"type":"hologram","payload":[9]}"#,
+        r#"{"type":{"kind":"nested"},"payload":"text"}"#,
+        r#"{"id":"the first line of 2025","timestamp":"x"}"#,
+        r#"{"record_type":"state"}"#,
+    ] {
+        assert!(reads(line), "{line}");
+    }
+    for line in [
+        r#"{"type":"event_msg","payload":{"type":7}}"#,
+        r#"{"type":"event_msg","payload":null}"#,
+        r#"{"type":"response_item"}"#,
+        r#"{"type":7,"payload":{"type":"task_complete"}}"#,
+        r#"{"payload":{"type":"task_complete"}}"#,
+    ] {
+        assert!(!reads(line), "{line}");
+    }
+}
+
+#[test]
+fn a_total_that_is_no_whole_number_is_none() {
+    for bad in ["1.5", "-7", "1e300", "\"7\"", "null"] {
+        assert_eq!(fold(&[&record(&usage(bad, "0"))]).tokens(), None, "{bad}");
+    }
 }

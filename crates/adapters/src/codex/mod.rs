@@ -98,6 +98,13 @@ const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux
 /// How its title begins while it needs a person, in turn.
 const ASKING: [&str; 2] = ["[ ! ] Action Required", "[ . ] Action Required"];
 
+/// What it offers first where nobody has said yet whether a folder is to be trusted, or who pays, and what it asks by that: as
+/// it draws a choice that is marked, for a prompt or an earlier conversation may have the words.
+const BEFORE_ANY: [(&[u8], &str); 2] = [
+    ("\x1b[7m\x1b[1m› 1. Trust and continue".as_bytes(), "whether this folder is to be trusted"),
+    (b"> 1. \x1b[22mSign in with ChatGPT", "for a login"),
+];
+
 /// What it asks of a plan, at the place of its prompt.
 const PLAN: &[u8] = b"Implement this plan?";
 /// What it draws with its prompt and never while it asks that: the words in an empty one, or the key that changes its
@@ -167,7 +174,7 @@ impl Adapter for Codex {
     }
 
     fn directories(&self, places: &Places) -> Option<Vec<(PathBuf, usize)>> {
-        let below = [("sessions", 3), ("archived_sessions", 0), ("thread-writer-locks", 0)];
+        let below = [("sessions", 3), ("archived_sessions", 0), ("thread-writer-locks", 0), ("shell_snapshots", 0)];
         let below = below.into_iter().map(|(name, depth)| (places.codex.join(name), depth));
         Some(std::iter::once((places.codex.clone(), 0)).chain(below).collect())
     }
@@ -177,7 +184,7 @@ impl Adapter for Codex {
         let mut report = Report::default();
         let held = bind::held(look, &mut report);
         sessions::tell(look, held, &mut report);
-        report.watch.push(look.places.codex.join("thread-writer-locks"));
+        report.watch.extend(["thread-writer-locks", "shell_snapshots"].map(|name| look.places.codex.join(name)));
         report
     }
 
@@ -194,6 +201,10 @@ impl Adapter for Codex {
     }
 
     fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
+        // A terminal would ask its person first, and have no session until it is answered.
+        if past.transcript.is_some_and(rollouts::is_archived) {
+            return Err(format!("it is archived; `codex unarchive {}` brings it back", past.native_id));
+        }
         let verb = if past.fork { "fork" } else { "resume" };
         plan(way(&[verb], ask), Some(past), ask)
     }
@@ -273,6 +284,10 @@ impl Adapter for Codex {
             (None, None) if last.is_empty() => None,
             _ => Some(State::Other("its terminal asks nothing".into())),
         }
+    }
+
+    fn asks_before_any(&self, last: &[u8]) -> Option<&'static str> {
+        BEFORE_ANY.iter().find(|(words, _)| memchr::memmem::find(last, words).is_some()).map(|(_, asks)| *asks)
     }
 
     /// A plan that is not wanted leaves nothing on disk, and its own word is the same for any key. Its terminal has
@@ -365,6 +380,31 @@ mod tests {
         assert_eq!(told(false, true, Some(&past)), "resume x -- hi");
         assert!(Codex.is_older("error: unexpected argument '\x1b[33m--no-daemon\x1b[0m' found"));
         assert!(!Codex.is_older("error: unexpected argument '--frobnicate' found"));
+    }
+
+    #[test]
+    fn what_it_asks_before_any_session_is_a_choice_and_no_word_of_a_prompt() {
+        let asks = |output: &str| Codex.asks_before_any(output.as_bytes());
+        let trust = "\x1b[10;1H\x1b[7m\x1b[1m› 1. Trust and continue   \x1b[11;3H\x1b[27m\x1b[22m2.\x1b[11;6HQuit";
+        assert_eq!(asks(trust), Some("whether this folder is to be trusted"));
+        assert_eq!(asks("\x1b[2m\x1b[38;5;6;49m> 1. \x1b[22mSign in with ChatGPT\x1b[6;1H"), Some("for a login"));
+        for words in ["› 1. Trust and continue", "> 1. Sign in with ChatGPT", "\x1b[1m› \x1b[22m1. Trust and continue"]
+        {
+            assert_eq!(asks(&format!("\x1b[21;1H{words}\x1b[22;1H")), None, "{words}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_has_put_away_is_brought_back_by_a_person() {
+        let go_on = |place: &str, fork| {
+            let rollout = Path::new(place).join("rollout-2026-11-15T07-47-10-x.jsonl");
+            Codex.resume(&Ask::default(), &Past { native_id: "x", transcript: Some(&rollout), fork })
+        };
+        for fork in [false, true] {
+            let refused = go_on("/home/dev/.codex/archived_sessions", fork).expect_err("it is archived");
+            assert!(refused.contains("`codex unarchive x`"), "{refused}");
+            assert!(go_on("/home/dev/.codex/sessions/2026/11/15", fork).is_ok());
+        }
     }
 
     #[test]

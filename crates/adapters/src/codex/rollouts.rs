@@ -32,25 +32,32 @@ pub struct Stored {
     pub known: Option<Known>,
 }
 
+/// Copies of rollouts that tell of nothing more: what is known of them is kept, so that it is known next time too.
+pub type Copies = Vec<(Found, Option<Known>)>;
+
 /// Finds `sessions/YYYY/MM/DD/rollout-*.jsonl` and the archived ones, one per thread, and those before it of a thread
 /// that was rewound.
-pub fn rollouts(look: &Look<'_>, report: &mut Report, cache: &Loading, needed: Needed<'_>) -> Vec<Stored> {
-    let mut by_rollout: HashMap<(String, Option<String>), Stored> = HashMap::new();
-    for stored in found(look, report, || Finder::beside(cache), needed) {
-        let key = (stored.thread.clone(), stored.rewound.clone());
-        // Of copies of one age the longer tells.
-        let age = |s: &Stored| (s.file.key.mtime, s.file.key.size);
-        if by_rollout.get(&key).is_none_or(|s| age(s) < age(&stored)) {
-            by_rollout.insert(key, stored);
-        }
-    }
-    let mut all: Vec<Stored> = by_rollout.into_values().collect();
+pub fn rollouts(look: &Look<'_>, report: &mut Report, cache: &Loading, needed: Needed<'_>) -> (Vec<Stored>, Copies) {
+    let mut all = found(look, report, || Finder::beside(cache), needed);
     // Their ids tell the time that they were made at.
-    all.sort_unstable_by(|a, b| (&a.thread, &a.rewound).cmp(&(&b.thread, &b.rewound)));
+    fn by_rollout(s: &Stored) -> (&str, Option<&str>) {
+        (&s.thread, s.rewound.as_deref())
+    }
+    all.sort_unstable_by(|a, b| (by_rollout(a), &a.file.path).cmp(&(by_rollout(b), &b.file.path)));
+    let mut copies = Vec::new();
+    for same in all.chunk_by_mut(|a, b| by_rollout(a) == by_rollout(b)).filter(|same| same.len() > 1) {
+        let finder = Finder::<Rollout>::beside(cache);
+        store::latest_first(&finder, same, |s| (&s.file, s.known.as_ref()), |f| f.updated);
+    }
+    all.dedup_by(|copy, first| {
+        let same = by_rollout(copy) == by_rollout(first);
+        copies.extend(same.then(|| (std::mem::take(&mut copy.file), copy.known.take())));
+        same
+    });
     for i in 1..all.len() {
         all[i - 1].superseded = all[i - 1].thread == all[i].thread;
     }
-    all
+    (all, copies)
 }
 
 /// What the earlier rollouts tell of a thread that was rewound.
@@ -89,6 +96,14 @@ pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Found)> {
     found(look, report, Finder::default, &|_| true).into_iter().map(|s| (s.thread, s.file)).collect()
 }
 
+/// Where those lie that a person has put away.
+const ARCHIVED: &str = "archived_sessions";
+
+/// Whether a person has put a thread away: then Codex goes on with it only after it was brought back.
+pub fn is_archived(rollout: &Path) -> bool {
+    rollout.parent().is_some_and(|folder| folder.ends_with(ARCHIVED))
+}
+
 /// Whether a thread is asked about.
 type Needed<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 
@@ -119,9 +134,9 @@ pub fn base_of(places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
     let (opened, _) = file::open(transcript).ok()?;
     let mut source = Source::default();
     source.open(opened);
-    let mut doc =
-        Doc::new(|_, key| matches!(key, b"payload" | b"history_base" | b"thread_id" | b"end_byte_offset"), 100);
-    doc.read(&mut source).ok()?;
+    let mut doc = Doc::new(100);
+    let keep = |_: &[u8], key: &[u8]| matches!(key, b"payload" | b"history_base" | b"thread_id" | b"end_byte_offset");
+    doc.read(&mut source, keep).ok()?;
     let base = doc.root().get("payload").get("history_base");
     let (rollout, end) = (base.get("thread_id").str()?, base.get("end_byte_offset").u64()?);
     let found = all_folders(places, &mut |_, _| ()).into_iter().find_map(|folder| {
@@ -131,21 +146,28 @@ pub fn base_of(places: &Places, transcript: &Path) -> Option<(PathBuf, u64)> {
     Some((found, end))
 }
 
-/// Every folder that may hold rollouts; what cannot be opened is told.
+/// Every folder that may hold rollouts; what cannot be opened is told. The first versions laid them into `sessions` itself.
 fn all_folders(places: &Places, warn: &mut dyn FnMut(PathBuf, io::Error)) -> Vec<PathBuf> {
-    let mut level = vec![places.codex.join("sessions")];
+    let sessions = places.codex.join("sessions");
+    let mut level = vec![sessions.clone()];
+    let mut is_there = true;
     for _ in 0..3 {
         let inner = in_parallel(level, |folder| (subfolders(&folder), folder));
         level = Vec::new();
         for (found, folder) in inner {
             match found {
                 Ok(found) => level.extend(found),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => warn(folder, e),
+                Err(e) => {
+                    is_there &= folder != sessions;
+                    if e.kind() != io::ErrorKind::NotFound {
+                        warn(folder, e);
+                    }
+                }
             }
         }
     }
-    level.push(places.codex.join("archived_sessions"));
+    level.extend(is_there.then_some(sessions));
+    level.push(places.codex.join(ARCHIVED));
     level
 }
 

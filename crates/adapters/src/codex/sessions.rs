@@ -8,13 +8,13 @@ use lariat_sys::file;
 use lariat_sys::process;
 use serde::{Deserialize, Serialize};
 
-use super::bind::{Held, Hold};
+use super::bind::{self, Held, Hold};
 use super::fold::{Rollout, Stand};
-use super::rollouts::{Stored, beginnings, rollouts};
+use super::rollouts::{Stored, beginnings, is_archived, rollouts};
 use super::script::{self, is_script};
 use super::{NAME, is_exec, warning};
 use crate::agent_process as ap;
-use crate::json::{Keep, Value};
+use crate::json::Value;
 use crate::look::{About, Look, Report, Scope, Sighting, could_be};
 use crate::reader::{Fold, Reading};
 use crate::store::{self, Found, Known, Readings, in_parallel, read_all};
@@ -30,10 +30,17 @@ const COMMANDS: [&str; 5] = ["exec_command", "shell", "shell_command", "local_sh
 type Read = Result<Box<Reading<Rollout>>, String>;
 
 /// Tells of every thread, held or not.
-pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
-    let everyone = look.scope == Scope::All || look.table.is_err() || !held.loose.is_empty();
+pub fn tell(look: &Look<'_>, mut held: Held, report: &mut Report) {
+    let could_hold = !held.loose.is_empty() || !held.blind.is_empty();
+    let everyone = look.scope == Scope::All || look.table.is_err() || could_hold;
     let cache = store::Loading::begin(look, "codex");
-    let mut stored = rollouts(look, report, &cache, &|thread| everyone || held.threads.contains_key(thread));
+    let (mut stored, copies) = rollouts(look, report, &cache, &|thread| everyone || held.threads.contains_key(thread));
+    let late =
+        |s: &Stored| s.file.key.mtime / 1_000_000 + ap::TICK >= look.now.0 && !held.threads.contains_key(&s.thread);
+    if stored.iter().any(late) {
+        bind::again(look, &mut held, report);
+    }
+    report.unhinted |= !held.newer.is_empty();
     for s in &mut stored {
         if held.threads.contains_key(&s.thread) && !s.superseded {
             s.file.whole = true;
@@ -44,8 +51,14 @@ pub fn tell(look: &Look<'_>, held: Held, report: &mut Report) {
     report.watch.extend(held.threads.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
     let known: Vec<Option<Known>> = stored.iter_mut().map(|s| s.known.take()).collect();
-    let readings = store::read(look, cache, stored.iter().map(|s| &s.file).zip(known).collect());
-    let ((), saving) = readings.while_saving(|readings| tell_stored(look, held, stored, readings, report));
+    let (copies, kept): (Vec<Found>, Vec<_>) = copies.into_iter().unzip();
+    let files = stored.iter().map(|s| &s.file).zip(known).chain(copies.iter().zip(kept));
+    let readings = store::read(look, cache, files.collect());
+    let ((), saving) = readings.while_saving(|readings| {
+        let unread = readings.complaints(stored.len(), &copies);
+        report.warnings.extend(unread.into_iter().map(|(path, e)| warning(look, path, e)));
+        tell_stored(look, held, stored, readings, report);
+    });
     report.saving.push(saving);
 }
 
@@ -59,21 +72,26 @@ fn tell_stored(
     let numbered: Vec<(usize, &Stored)> = stored.iter().enumerate().collect();
     let parts = in_parallel(numbered.chunks(64).collect(), |batch: &[(usize, &Stored)]| {
         let part = |(i, s): &(usize, &Stored)| {
-            Part::of(look, &held, &s.thread, &readings.get(*i, &s.file).ok().filter(|_| !s.superseded)?.fold)
+            let Some(fold) = readings.get(*i, &s.file).ok().filter(|_| !s.superseded).map(|r| r.fold) else {
+                return (None, Says::Something(None));
+            };
+            (Part::of(look, &held, &s.thread, &fold), Says::of(&held, &s.thread, &fold))
         };
         batch.iter().map(part).collect::<Vec<_>>()
     });
-    let parts: Vec<Option<Part>> = parts.into_iter().flatten().collect();
+    let (parts, says): (Vec<Option<Part>>, Vec<Says>) = parts.into_iter().flatten().unzip();
     let names = names(look, report);
     let mut sub_agents = at_work(&stored, &parts, &held);
-    move_on(&mut held, &stored, &parts);
+    let unborn = take_unborn(look, &mut held, &stored, &says, report);
+    move_on(&mut held, &stored, &parts, &says);
     let mut begun = beginnings(&stored, readings);
     let mut told = HashSet::new();
     for (i, (s, part)) in stored.into_iter().zip(parts).enumerate() {
         let read = readings.get(i, &s.file).map_err(|e| e.to_string());
-        tell_unreadable(look, report, &s, &read);
+        let error = store::complaint(&s.file, &read);
+        report.warnings.extend(error.map(|e| warning(look, &s.file.path, e)));
         told.insert(s.thread.clone());
-        if part.is_some() || s.superseded {
+        if part.is_some() || s.superseded || unborn.contains(&s.thread) {
             continue; // a sub-agent is part of the session it works for
         }
         let below = sub_agents.remove(&s.thread).and_then(|all| Working::of(all, last_turn(&s, &read)));
@@ -95,14 +113,6 @@ fn tell_stored(
             report.add((look.judge)(NAME, sighting));
         }
     }
-}
-
-fn tell_unreadable(look: &Look<'_>, report: &mut Report, stored: &Stored, read: &Read) {
-    let error = match read {
-        Ok(reading) => reading.complaint(),
-        Err(e) => Some(e.clone()).filter(|_| stored.file.key.inode != 0), // else warned of when it was found
-    };
-    report.warnings.extend(error.map(|e| warning(look, &stored.file.path, e)));
 }
 
 /// What a sub-agent's rollout tells of the session it is part of.
@@ -183,17 +193,77 @@ fn at_work(stored: &[Stored], parts: &[Option<Part>], held: &Held) -> HashMap<St
     working
 }
 
+/// What a rollout says of its thread, so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// Not even whose it is.
+    Nothing,
+    /// That whoever holds it is at a turn, and when that began.
+    AtWork(Option<i64>),
+    /// When its last turn began, if one did.
+    Something(Option<i64>),
+}
+
+impl Says {
+    fn of(held: &Held, thread: &str, fold: &Rollout) -> Says {
+        let at_work =
+            || held.threads.get(thread).is_some_and(|hold| fold.stand == Stand::Open && !was_left(hold, fold));
+        match (fold.cwd.is_none() && fold.started.is_none(), at_work()) {
+            (true, _) => Says::Nothing,
+            (_, true) => Says::AtWork(fold.turn_at),
+            _ => Says::Something(fold.turn_at),
+        }
+    }
+}
+
+/// Takes the threads that say nothing yet and are nobody's conversation. What a process at work has begun is a sub-agent's:
+/// of one in mid turn nobody asks for another conversation. And what it keeps ready for itself, as for the model that
+/// decides in a person's place, is known by the shell, which it records for conversations only.
+fn take_unborn(
+    look: &Look<'_>,
+    held: &mut Held,
+    stored: &[Stored],
+    says: &[Says],
+    report: &mut Report,
+) -> HashSet<String> {
+    let says: HashMap<&str, Says> = stored.iter().map(|s| s.thread.as_str()).zip(says.iter().copied()).collect();
+    let of = |thread: &str| says.get(thread).copied().unwrap_or(Says::Nothing);
+    let own = |hold: &Hold| (!hold.server).then_some(hold.bond.process.pid);
+    let at_work = held.threads.iter().filter(|(thread, _)| matches!(of(thread), Says::AtWork(_)));
+    let at_work: HashSet<u32> = at_work.filter_map(|(_, hold)| own(hold)).collect();
+    let says_nothing = |thread: &str, hold: &Hold| of(thread) == Says::Nothing && hold.opened > 0;
+    let shells = match held.threads.iter().any(|(thread, hold)| says_nothing(thread, hold)) {
+        true => bind::shells(look, report),
+        false => HashSet::new(),
+    };
+    let recorded = held.threads.iter().filter(|(thread, _)| shells.contains(*thread));
+    let recorded: HashSet<u32> = recorded.map(|(_, hold)| hold.bond.process.pid).collect();
+    let is_unborn = |thread: &str, hold: &Hold| {
+        let its_own = recorded.contains(&hold.bond.process.pid) && !shells.contains(thread);
+        says_nothing(thread, hold) && (its_own || own(hold).is_some_and(|pid| at_work.contains(&pid)))
+    };
+    held.threads.extract_if(|thread, hold| is_unborn(thread, hold)).map(|(thread, _)| thread).collect()
+}
+
 /// A terminal keeps the locks of the threads it has left with `/new`. Only the
-/// one opened last is its session; the sub-agents of any are its own.
-fn move_on(held: &mut Held, stored: &[Stored], parts: &[Option<Part>]) {
+/// one opened last is its session, or in which a turn began since; the sub-agents of any are its own.
+fn move_on(held: &mut Held, stored: &[Stored], parts: &[Option<Part>], says: &[Says]) {
     let sub_agents: HashSet<&str> =
         stored.iter().zip(parts).filter(|(_, part)| part.is_some()).map(|(s, _)| s.thread.as_str()).collect();
     held.threads.retain(|thread, _| !sub_agents.contains(thread.as_str()));
+    let turn = |(s, says): (&Stored, &Says)| match says {
+        Says::AtWork(at) | Says::Something(at) if held.threads.contains_key(&s.thread) => {
+            Some((s.thread.clone(), (*at)?))
+        }
+        _ => None,
+    };
+    let turns: HashMap<String, i64> = stored.iter().zip(says).filter_map(turn).collect();
     let mut current: HashMap<u32, (i64, String)> = HashMap::new();
     for (thread, hold) in held.threads.iter().filter(|(_, h)| !h.server) {
         let newest = current.entry(hold.bond.process.pid).or_default();
-        if (hold.opened, thread) > (newest.0, &newest.1) {
-            *newest = (hold.opened, thread.clone());
+        let last = turns.get(thread).map_or(hold.opened, |at| hold.opened.max(at * 1_000_000));
+        if (last, thread) > (newest.0, &newest.1) {
+            *newest = (last, thread.clone());
         }
     }
     let left: Vec<(String, u32)> = held
@@ -241,11 +311,17 @@ fn sighting(
             observations.extend(hosting(hold));
             // What an earlier process asked, this one does not.
             let asked = fold.filter(|_| !left && !younger).and_then(|f| asks(look, hold, &stored.thread, f));
+            let archived = by_word.filter(|h| asks_to_unarchive(h, &stored.file));
+            observations.extend(archived.map(|_| Observation::new(Witness::Store, Fact::Asks(unarchive()))));
             observations.extend(asked.into_iter().chain(asked_below.unwrap_or_default()));
             let rests = fold.is_some_and(|f| is_new_fork(look, hold, f)) && matches!(fact, Fact::Turn(Turn::Never));
             observations.extend(rests.then(|| Observation::new(Witness::Store, Fact::State(State::Idle)).at(updated)));
         }
         None if observations.iter().any(|o| matches!(o.fact, Fact::Gone(_))) => {}
+        None if held.newer.contains(&stored.thread) => {
+            let why = "a process holds its lock that has begun meanwhile";
+            observations.push(Observation::new(Witness::Process, Fact::Unseen(why.into())));
+        }
         None => observations.push(presence(look, held, fold, open)),
     }
     let fact = match fact {
@@ -258,6 +334,9 @@ fn sighting(
     };
     observations.push(Observation::new(Witness::Store, fact).at(updated).from(source));
     let name = names.get(&stored.thread).cloned();
+    // Its rollout is there before anything stands in it.
+    let empty = fold.is_some_and(|f| f.cwd.is_none() && f.started.is_none());
+    let begun = hold.as_ref().filter(|_| empty).map(opened);
     let about = read.map(|r| r.fold).map_or_else(
         |_| About::default(),
         |f| About {
@@ -269,8 +348,8 @@ fn sighting(
             branch: f.branch,
             model: f.model,
             prompt: f.prompt,
-            started_at: f.started.map(Time),
-            updated_at: updated,
+            started_at: f.started.map(Time).or(begun),
+            updated_at: updated.or(begun),
             turn_at: f.turn_at.map(Time),
             tool: f.calls.last().filter(|_| open && !left && !younger).map(Call::told),
             parent: f.forked_from.map(|p| format!("codex:{p}")),
@@ -283,21 +362,28 @@ fn sighting(
         about,
         named: Vec::new(),
         missed: Vec::new(),
+        outlived: false,
         shared: hold.as_ref().is_some_and(|h| h.server),
         process: hold.map(|h| h.bond.process),
         transcript: Some(stored.file.path),
     }
 }
 
+/// When a thread was begun, or taken up, as far as its holder tells.
+fn opened(hold: &Hold) -> Time {
+    if hold.opened > 0 { Time(hold.opened / 1_000_000) } else { ap::started(&hold.bond.process) }
+}
+
 fn without_rollout(thread: &str, hold: Hold, notes: Option<Vec<Observation>>) -> Sighting {
     let mut observations = notes.unwrap_or_default();
     observations.extend(hosting(&hold));
-    let opened = if hold.opened > 0 { Time(hold.opened / 1_000_000) } else { ap::started(&hold.bond.process) };
+    let opened = opened(&hold);
     let cwd = stands_in(&hold);
     observations.push(hold.bond.evidence);
     Sighting {
         named: Vec::new(),
         missed: Vec::new(),
+        outlived: false,
         shared: hold.server,
         native_id: thread.to_owned(),
         observations,
@@ -346,6 +432,18 @@ fn was_left(hold: &Hold, f: &Rollout) -> bool {
     f.stand == Stand::Open && hold.opened > 0 && f.turn_at.is_some_and(before)
 }
 
+/// Whether a terminal that was told to go on with an archived thread has not been allowed to yet. One that was put away
+/// since, it has left for another.
+fn asks_to_unarchive(hold: &Hold, rollout: &Found) -> bool {
+    let put_away = rollout.key.ctime / 1_000_000; // by its new name
+    let before = put_away <= ap::started(&hold.bond.process).0 + ap::TICK;
+    is_archived(&rollout.path) && before && !hold.server && !hold.taken && !is_exec(&hold.bond.process)
+}
+
+fn unarchive() -> Ask {
+    Ask { kind: AskKind::Dialog, text: "the conversation is archived; unarchive it and go on?".into() }
+}
+
 /// Whether nothing was asked of a fork yet: it is stored as it is made, and stands at its prompt. One that was made with
 /// a prompt takes that up at once.
 fn is_new_fork(look: &Look<'_>, hold: &Hold, f: &Rollout) -> bool {
@@ -357,21 +455,22 @@ fn is_new_fork(look: &Look<'_>, hold: &Hold, f: &Rollout) -> bool {
 /// holds no thread at all can only matter to a turn that is open: every Codex
 /// that runs a turn has its rollout or its lock in its hands.
 fn presence(look: &Look<'_>, held: &Held, fold: Option<&Rollout>, open: bool) -> Observation {
-    let fact = match look.table {
-        Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
+    let cwd = fold.and_then(|f| f.works_in.as_deref().or(f.cwd.as_deref()));
+    let unseen = match look.table {
+        Err(why) => Some(format!("the process table could not be read: {why}")),
         Ok(_) => {
-            let candidate =
-                could_be(&held.loose, fold.and_then(|f| f.works_in.as_deref().or(f.cwd.as_deref()))).filter(|_| open);
-            match candidate {
-                Some(u) => Fact::Unseen(Untrusted::new(format!(
-                    "codex process {}, tied to no session, stands in the same or an unknown directory",
-                    u.pid
-                ))),
-                None => Fact::Gone("no process holds its lock or its rollout".into()),
-            }
+            let last = fold.and_then(|f| f.updated).map(Time);
+            let blind = held.blind.iter().find(|blind| blind.could_hold(cwd, last, open)).map(|blind| &blind.unbound);
+            let blind = blind.map(|u| format!("codex process {} may hold it: {}", u.pid, u.why.raw()));
+            let loose = || {
+                let pid = could_be(&held.loose, cwd).filter(|_| open)?.pid;
+                Some(format!("codex process {pid}, tied to no session, stands in the same or an unknown directory"))
+            };
+            blind.or_else(loose)
         }
     };
-    Observation::new(Witness::Process, fact)
+    let gone = || Fact::Gone("no process holds its lock or its rollout".into());
+    Observation::new(Witness::Process, unseen.map_or_else(gone, |why| Fact::Unseen(Untrusted::new(why))))
 }
 
 /// A call that nobody runs, where Codex may ask, waits for a person; and so does
@@ -444,7 +543,9 @@ fn names(look: &Look<'_>, report: &mut Report) -> BTreeMap<String, String> {
     #[derive(Clone, Default, Serialize, Deserialize)]
     struct Names(BTreeMap<String, String>, bool);
     impl Fold for Names {
-        const KEEP: Keep = |_, key| matches!(key, b"id" | b"thread_name");
+        fn keeps(_: &[u8], key: &[u8]) -> bool {
+            matches!(key, b"id" | b"thread_name")
+        }
         fn line(&mut self, line: Value<'_>) {
             self.1 = true;
             let Some(id) = line.get("id").str() else { return };

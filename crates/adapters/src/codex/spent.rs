@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{rollouts, warning};
 use crate::counting::{self, Counts, File};
-use crate::json::{Keep, Value};
+use crate::json::Value;
 use crate::look::{Look, Report};
 use crate::reader::Fold;
 use crate::spent::{self, Again, Spent, Tally, Tell, Use};
@@ -131,30 +131,32 @@ impl Counts for Responses {
 }
 
 impl Fold for Responses {
-    const KEEP: Keep = |parent, key| match parent {
-        b"" => matches!(key, b"type" | b"timestamp" | b"payload"),
-        b"payload" => matches!(
-            key,
-            b"type"
-                | b"id"
-                | b"session_id"
-                | b"cwd"
-                | b"source"
-                | b"thread_source"
-                | b"parent_thread_id"
-                | b"model"
-                | b"info"
-                | b"usage"
-                | b"response_id"
-                | b"thread_token_usage"
-        ),
-        b"source" => key == b"subagent",
-        b"subagent" => key == b"thread_spawn",
-        b"thread_spawn" => key == b"parent_thread_id",
-        b"info" => matches!(key, b"total_token_usage" | b"last_token_usage"),
-        b"usage" | b"thread_token_usage" | b"total_token_usage" | b"last_token_usage" => true,
-        _ => false,
-    };
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
+        match parent {
+            b"" => matches!(key, b"type" | b"timestamp" | b"payload"),
+            b"payload" => matches!(
+                key,
+                b"type"
+                    | b"id"
+                    | b"session_id"
+                    | b"cwd"
+                    | b"source"
+                    | b"thread_source"
+                    | b"parent_thread_id"
+                    | b"model"
+                    | b"info"
+                    | b"usage"
+                    | b"response_id"
+                    | b"thread_token_usage"
+            ),
+            b"source" => key == b"subagent",
+            b"subagent" => key == b"thread_spawn",
+            b"thread_spawn" => key == b"parent_thread_id",
+            b"info" => matches!(key, b"total_token_usage" | b"last_token_usage"),
+            b"usage" | b"thread_token_usage" | b"total_token_usage" | b"last_token_usage" => true,
+            _ => false,
+        }
+    }
     // What a line is stands at its start, or at its end if its keys are sorted. Where it does neither,
     // a model or a directory is not known, but no number is lost.
     const SIEVE: Option<fn(&[u8]) -> bool> = Some(|line| {

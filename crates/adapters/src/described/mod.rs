@@ -10,7 +10,7 @@
 
 mod transcript;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -30,6 +30,8 @@ pub const NAME: &str = "agent";
 /// Why nothing is told of their turns.
 pub const WHY: &str = "the settings describe this agent, and lariat knows no more of it";
 const PREFIX: &str = "agent:";
+/// How a process runs of which only its number matters.
+const OWN: ap::Run = ap::Run { arguments: 1, script: false };
 
 /// The one that looks at all of them.
 pub static EVERY: Agent = Agent { name: NAME };
@@ -127,13 +129,19 @@ impl Adapter for Agent {
     fn observe(&self, look: &Look<'_>) -> Report {
         let mut report = Report::default();
         let mut told = HashSet::new();
-        let described = look.settings.described.iter().map(|d| (format!("{PREFIX}{}", d.name), d));
-        for (name, described) in described.filter(|(name, _)| crate::means(self.name, name)) {
-            let Some(agent) = named(&name) else { continue };
-            for (process, id) in given_an_id(look, described) {
-                if told.insert((agent.name(), id.clone())) {
-                    report.add((look.judge)(agent.name(), sighting(look, described, process, id)));
+        for (process, fits) in given_an_id(look) {
+            let [(described, id)] = fits.as_slice() else {
+                let names: Vec<String> = fits.iter().map(|(d, _)| format!("{PREFIX}{}", d.name)).collect();
+                let why = format!("it may be any of {}, which the settings describe alike", names.join(", "));
+                if names.iter().any(|name| crate::means(self.name, name)) {
+                    report.unbound.extend(ap::unbound(NAME, vec![(process, OWN)], |_| why.clone()));
                 }
+                continue;
+            };
+            let name = format!("{PREFIX}{}", described.name);
+            let Some(agent) = named(&name).filter(|_| crate::means(self.name, &name)) else { continue };
+            if told.insert((agent.name(), id.clone())) {
+                report.add((look.judge)(agent.name(), sighting(look, described, process, id.clone())));
             }
         }
         report.sessions.sort_by(|a, b| a.id.cmp(&b.id));
@@ -157,7 +165,7 @@ impl Adapter for Agent {
     fn resume(&self, ask: &Ask, past: &Past<'_>) -> Result<Plan, String> {
         let described = self.described(ask)?;
         if past.fork {
-            return Err("how it is forked is not described".into());
+            return Err(NO_FORK.into());
         }
         if described.resume.is_empty() {
             return Err(NO_WAY.into());
@@ -179,6 +187,10 @@ impl Adapter for Agent {
 pub const NO_WAY: &str =
     "how its sessions go on is not described: its [[agent]] needs session_id and resume, like [\"--resume\", \"{id}\"]";
 
+/// Why none of them is forked.
+pub const NO_FORK: &str =
+    "how it is forked is not described, and no field of its [[agent]] would say it; `lariat launch` begins another";
+
 /// Nobody knows what is in their transcripts.
 struct NotRead;
 
@@ -192,24 +204,57 @@ impl Language for NotRead {
     }
 }
 
-/// Processes of this agent that were given an id, with the id.
-fn given_an_id(look: &Look<'_>, described: &Described) -> Vec<(Process, String)> {
-    let Some(program) = described.command.first().and_then(|c| c.rsplit('/').next()) else { return Vec::new() };
-    let (Ok(table), false) = (look.table, described.session_id.is_empty()) else { return Vec::new() };
-    let runs = |p: &Process| ap::runs(p, &[program]);
-    let found = table.iter().filter_map(|p| Some((p.clone(), runs(p)?))).collect();
-    let genuine = ap::genuine(found, table, |p| runs(p).is_some());
-    let with_id = genuine.into_iter().filter_map(|(process, run)| {
-        // Behind the words of the command itself, which stand in every start.
-        let fixed = described.command.get(1..).unwrap_or_default();
-        let arguments: Vec<&str> = process.arguments().skip(run.arguments).collect();
-        let own = arguments.iter().zip(fixed).all(|(a, f)| a == f) && arguments.len() >= fixed.len();
-        let arguments = if own { &arguments[fixed.len()..] } else { &arguments[..] };
-        let templates = [&described.session_id, &described.resume];
-        let id = templates.into_iter().find_map(|template| id_in(arguments, template))?;
-        Some((process, id))
-    });
-    with_id.filter(|(p, _)| !matches!(p.is_alive(), Ok(false))).collect()
+/// An agent that is described, and the id that a process was given as it.
+type Fit<'a> = (&'a Described, String);
+
+/// Processes that were given an id, each with whom of those that are described it is: whose command stands in its
+/// arguments with the most words. Of several, the one that lariat launched it as.
+fn given_an_id<'a>(look: &Look<'a>) -> Vec<(Process, Vec<Fit<'a>>)> {
+    let Ok(table) = look.table else { return Vec::new() };
+    let mut all: BTreeMap<u32, (Process, usize, Vec<Fit<'a>>)> = BTreeMap::new();
+    for described in look.settings.described.iter().filter(|d| !d.session_id.is_empty()) {
+        let Some(program) = described.command.first().map(|c| ap::base(c)) else { continue };
+        let runs = |p: &Process| ap::runs(p, &[program]);
+        let found = table.iter().filter_map(|p| Some((p.clone(), runs(p)?))).collect();
+        for (process, run) in ap::genuine(found, table, |p| runs(p).is_some()) {
+            let Some((words, id)) = fit(described, &process, run) else { continue };
+            let (_, most, fits) = all.entry(process.pid).or_insert_with(|| (process, 0, Vec::new()));
+            if words > *most {
+                (*most, *fits) = (words, Vec::new());
+            }
+            fits.extend((words == *most).then_some((described, id)));
+        }
+    }
+    let all = all.into_values().filter(|(p, ..)| !matches!(p.is_alive(), Ok(false)));
+    let one = |(process, _, mut fits): (Process, usize, Vec<Fit<'a>>)| {
+        let launched = (fits.len() > 1).then(|| ap::launched_as(look.places, &process)).flatten();
+        let is_it =
+            |d: &Described| launched.as_ref().is_some_and(|(agent, _)| agent.strip_prefix(PREFIX) == Some(&d.name));
+        if fits.iter().any(|(d, _)| is_it(d)) {
+            fits.retain(|(d, _)| is_it(d));
+        }
+        (process, fits)
+    };
+    all.map(one).collect()
+}
+
+/// The id that a process was given, and how many words of the command stand before it.
+fn fit(described: &Described, process: &Process, run: ap::Run) -> Option<(usize, String)> {
+    let command: Vec<&str> = described.command.iter().map(String::as_str).collect();
+    let (program, fixed) = command.split_first()?;
+    // What an interpreter was given says which program it is, and so may the first words of any command.
+    let interprets = ap::is_interpreter(ap::base(program));
+    let first = fixed.iter().take_while(|word| !word.starts_with('-')).count();
+    let arguments: Vec<&str> = process.arguments().skip(if interprets { 1 } else { run.arguments }).collect();
+    // The id stands behind the words of the command itself, which stand in every start of ours.
+    let (words, rest) = match arguments.strip_prefix(fixed) {
+        Some(rest) => (command.len(), rest),
+        None if interprets => return None,
+        None => (0, arguments.strip_prefix(&fixed[..first])?),
+    };
+    let templates = [&described.session_id, &described.resume];
+    let id = templates.into_iter().find_map(|template| id_in(rest, template))?;
+    Some((words, id))
 }
 
 /// The id that these arguments give, where the template's words stand among them.
@@ -254,6 +299,7 @@ fn sighting(look: &Look<'_>, described: &Described, process: Process, id: String
         process: Some(process),
         named: Vec::new(),
         missed: Vec::new(),
+        outlived: false,
         shared: false,
         transcript: transcript.map(|(path, _)| path),
     }

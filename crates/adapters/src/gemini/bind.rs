@@ -27,6 +27,8 @@ pub struct Hold {
     pub headless: bool,
     /// It uses every tool without asking.
     pub free: bool,
+    /// It may have been started with something to do.
+    pub asked: bool,
     /// Nobody else was started for the same session.
     alone: bool,
 }
@@ -175,7 +177,8 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
             .from(format!("/proc/{}/cmdline", process.pid));
         let bond = Bond { process: process.clone(), evidence };
         let free = arguments.iter().any(|a| matches!(*a, "-y" | "--yolo" | "yolo" | "--approval-mode=yolo"));
-        bound.holds.insert(session, Hold { bond, headless, free, alone: true });
+        let asked = headless || has_prompt(&arguments);
+        bound.holds.insert(session, Hold { bond, headless, free, asked, alone: true });
     }
     report.unbound.extend(ap::unbound(NAME, unbound, |_| why.unwrap_or(WHY).to_owned()));
     bound
@@ -220,6 +223,41 @@ fn is_headless(process: &Process, arguments: &[&str]) -> bool {
     !serves && (arguments.iter().any(says) || input.is_some_and(|path| !is_terminal(path)))
 }
 
+/// Options that take the next word, so that it is no prompt.
+const WITH_VALUE: [&str; 18] = [
+    "-m",
+    "--model",
+    "-r",
+    "--resume",
+    "--session-id",
+    "--session-file",
+    "-w",
+    "--worktree",
+    "--approval-mode",
+    "--policy",
+    "--admin-policy",
+    "--allowed-mcp-server-names",
+    "--allowed-tools",
+    "-e",
+    "--extensions",
+    "--include-directories",
+    "-o",
+    "--output-format",
+];
+
+/// Whether a terminal may have been started with something to do.
+fn has_prompt(arguments: &[&str]) -> bool {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if WITH_VALUE.contains(word) {
+            words.next();
+        } else if !word.starts_with('-') || word.starts_with("-i") || word.starts_with("--prompt-interactive") {
+            return true;
+        }
+    }
+    false
+}
+
 /// The session that a process was started for, and how that is known.
 pub fn by_arguments(arguments: &[&str]) -> Option<(String, String)> {
     if let Some(id) = ap::flag(arguments, &["--session-id"]).filter(|id| is_id(id)) {
@@ -232,4 +270,20 @@ pub fn by_arguments(arguments: &[&str]) -> Option<(String, String)> {
 /// Whether text has the shape of an id.
 pub fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_an_option_is_no_prompt() {
+        let asked = |line: &str| has_prompt(&line.split(' ').collect::<Vec<_>>());
+        for line in ["--resume a-1", "-m flash --resume a-1 --approval-mode default -y", "--session-id=a-1 -e x"] {
+            assert!(!asked(line), "{line}");
+        }
+        for line in ["-m flash -i hello", "--resume a-1 hello", "--prompt-interactive=hello", "--yolo hello"] {
+            assert!(asked(line), "{line}");
+        }
+    }
 }

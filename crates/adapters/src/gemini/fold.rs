@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::typed;
-use crate::json::{Keep, Keys, Value};
+use crate::json::{Keys, Value};
 use crate::reader::Fold;
 
 /// How many of the last prompts are kept.
@@ -86,12 +86,16 @@ pub struct Chat {
     /// The same, until the messages are put together anew: a cancelled turn is first followed by the
     /// earlier messages again, under new ids and without tokens.
     told: Option<Stand>,
+    /// A client begins it, and nobody else has taken it up since.
+    by_client: bool,
     /// Begun again by another process, and nothing was said since: the messages that it puts together anew, first
     /// without any that were said, take nothing back.
     anew: bool,
+    /// Lines are missing somewhere: whether somebody else has taken it up may have stood there.
+    missing: bool,
     /// Lines are missing before the messages known.
     cut: bool,
-    /// All messages were put together anew right after a gap: whether that took a prompt back cannot
+    /// All messages were put together anew right after a gap: whether that took a prompt back, or for whom, cannot
     /// be told from there.
     unsure: bool,
     /// Usage by hash of the message id: `input, output, cache_read`; of some answers it is not told.
@@ -150,13 +154,16 @@ impl Chat {
     fn message(&mut self, message: Value<'_>) {
         self.at(message.get("timestamp"));
         let text = text(message.get("content"));
+        let kind = kind(message);
+        // What its tools still give follows on the word that the turn was cancelled.
+        let late = matches!(self.after, Some(Stand::Aborted(_))) && matches!(kind, Kind::Midway | Kind::Refused);
         match message.get("type").str() {
             Some("error") if self.may_fail() => self.after = Some(Stand::Failed(text.unwrap_or("error").to_owned())),
             Some("info") if text == Some("Request cancelled.") => {
                 self.after = Some(Stand::Aborted("cancelled by a person".into()));
                 self.told = self.after.clone();
             }
-            Some("user" | "gemini") if !text.is_some_and(is_by_hand) => {
+            Some("user" | "gemini") if !late && !text.is_some_and(is_by_hand) => {
                 self.after = None;
                 self.unsure = false;
             }
@@ -166,7 +173,6 @@ impl Chat {
             self.told = None;
         }
         let at = message.get("timestamp").str().and_then(Time::parse).map(|t| t.0);
-        let kind = kind(message);
         // Only the first time it is said: what is put together anew, or said again after a cancelled turn, has no tokens.
         if kind == Kind::Text
             && self.told.is_none()
@@ -217,6 +223,7 @@ impl Chat {
 
     fn set(&mut self, set: Value<'_>) {
         self.reopened |= set.get("sessionId").exists();
+        self.by_client &= !set.get("sessionId").exists();
         self.at(set.get("lastUpdated"));
         if let Some(summary) = set.get("summary").some_str() {
             self.title = Some(summary.to_owned());
@@ -232,7 +239,10 @@ impl Chat {
         let taken_back = asked.is_some_and(|(id, _)| !self.messages.iter().any(|(other, _)| *other == id));
         self.after = self.after.take().or(self.told.take());
         if taken_back && !self.anew && self.after.is_none() {
-            self.after = Some(Stand::Failed("its last request failed or was cancelled, and was taken back".into()));
+            self.unsure |= self.by_client && self.missing;
+            let how = "its last request failed or was cancelled, and was taken back".to_owned();
+            let told = if self.by_client { Stand::Aborted(how) } else { Stand::Failed(how) };
+            self.after = (!self.unsure).then_some(told);
         }
     }
 
@@ -246,7 +256,7 @@ impl Chat {
 
 /// What an answer used: `input, output, cache_read`, if those are numbers.
 pub fn used(tokens: Value<'_>) -> Option<[u64; 3]> {
-    let both = |a: &str, b: &str| Some(tokens.get(a).count()?.saturating_add(tokens.get(b).count()?));
+    let both = |a: &str, b: &str| Some(tokens.get(a).whole()?.saturating_add(tokens.get(b).count()?));
     Some([both("input", "tool")?, both("output", "thoughts")?, tokens.get("cached").count()?])
 }
 
@@ -309,7 +319,16 @@ static KEYS: Keys = Keys::new(&[
 ]);
 
 impl Fold for Chat {
-    const KEEP: Keep = |_, key| KEYS.has(key);
+    fn keeps(_: &[u8], key: &[u8]) -> bool {
+        KEYS.has(key)
+    }
+
+    fn reads(line: Value<'_>) -> bool {
+        let id = line.get("id");
+        // A message; whatever else has no id.
+        let is_one = id.exists() || matches!(line.get("type").word(), b"user" | b"gemini");
+        !is_one || id.str().is_some() && line.has_kind()
+    }
 
     fn line(&mut self, line: Value<'_>) {
         if let Some(id) = line.get("$rewindTo").str() {
@@ -320,6 +339,7 @@ impl Fold for Chat {
             self.set(line.get("$set"));
         } else if let Some(id) = line.get("sessionId").some_str() {
             self.anew = self.id.replace(id.to_owned()).is_some();
+            self.by_client = self.anew && !self.cut && !self.says_something();
             self.kind = line.get("kind").some_str().map(str::to_owned);
             self.at(line.get("startTime"));
             self.at(line.get("lastUpdated"));
@@ -334,7 +354,7 @@ impl Fold for Chat {
         self.unsure = false;
         self.after = None;
         self.told = None;
-        self.cut = true;
+        (self.cut, self.missing) = (true, true);
     }
 
     fn lost(&mut self) {

@@ -17,7 +17,7 @@ mod typed;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_core::{Ask as Asked, AskKind, State, Time, Warning};
+use lariat_core::{Ask as Asked, AskKind, Outcome, State, Time, Turn, Untrusted, Warning};
 use lariat_sys::file;
 use lariat_sys::scan::Process;
 use lariat_sys::tree::Signal;
@@ -77,6 +77,9 @@ const DIALOGS: [(&[u8], AskKind, &str); 14] = [
 ];
 const OPENED: &str = "what was opened on its terminal";
 const MODEL: &str = "whether to try again, with another model, or to stop";
+
+/// How it calls that a person ended the turn, which its exit and its store tell.
+const CANCELLED: &str = "FatalCancellationError";
 
 /// Words after the program that make it something other than a session.
 const NOT_SESSIONS: [&str; 17] = [
@@ -275,11 +278,26 @@ impl Adapter for Gemini {
         (!prompts(&last[at..])).then(|| Asked { kind, text: text.into() })
     }
 
-    /// It exits with 0 when it is ended by a signal, too; only a turn that came to its end has a result.
-    fn finished_in_output(&self, last: &[u8]) -> Option<bool> {
-        let line = last.split(|b| *b == b'\n').rfind(|line| !line.is_empty())?;
-        let doc = Doc::parse(line, |_, key| matches!(key, b"type" | b"status"), 64).ok()?;
-        Some(doc.root().get("type").str() == Some("result"))
+    /// It exits with 0 when it is ended by a signal, too, and after an answer that it could not read: only a turn that came
+    /// to its end has a result, and only one that succeeded says so. Its store shows the words of such an answer.
+    fn left_in_output(&self, last: &[u8]) -> Option<Turn> {
+        let keep = |_: &[u8], key: &[u8]| matches!(key, b"type" | b"status" | b"error" | b"message");
+        let mut lines = last.split(|b| *b == b'\n').rev().filter(|line| !line.is_empty());
+        let end = Doc::parse(lines.next()?, keep, 4 << 10).ok()?;
+        let (end, error) = (end.root(), end.root().get("error"));
+        match end.get("status").str() {
+            _ if end.get("type").str() != Some("result") => return Some(Turn::Open(Some("it gave no result".into()))),
+            Some("error") if error.get("type").str() != Some(CANCELLED) => {}
+            _ => return None,
+        }
+        // Some say why in an event of its own.
+        let events = lines.filter_map(|line| Doc::parse(line, keep, 4 << 10).ok());
+        let event = events.take_while(|e| e.root().get("type").str() != Some("init")).find_map(|event| {
+            let why = event.root().get("message").some_str()?;
+            (event.root().get("type").str() == Some("error")).then(|| Untrusted::new(why))
+        });
+        let why = error.get("message").some_str().map(Untrusted::new).or(event);
+        Some(Turn::Over(Outcome::Failed(why.unwrap_or_else(|| "its result is an error".into()))))
     }
 
     /// An interrupt only cancels what a terminal's Gemini is at.

@@ -4,13 +4,14 @@
 //! one for each minute in which it was taken up again. They are one session, by the id in them. A
 //! project's directory is in `.project_root` beside its conversations, or in `projects.json`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, Time, Turn, Untrusted, Witness};
 use lariat_sys::file::{self, Directory, Kind};
+use lariat_sys::point::takes;
 
 use super::bind::{Bound, Hold, Project, is_id};
 use super::fold::{Chat, Stand};
@@ -60,6 +61,9 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
         s.file.whole = true;
         report.watch.extend(s.file.path.parent().map(Path::to_owned));
     }
+    let chats = stored.iter().filter(|s| is_held(&s.short)).filter_map(|s| s.file.path.parent());
+    let of_sub_agents = chats.flat_map(|chats| bound.holds.keys().map(|id| chats.join(id)));
+    report.watch.extend(of_sub_agents.filter(|folder| folder.is_dir()));
     // A launched one says there what it is doing.
     report.watch.extend(bound.holds.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     store::choose_whole(stored.iter_mut().map(|s| &mut s.file));
@@ -80,6 +84,7 @@ pub fn tell(look: &Look<'_>, bound: Bound, report: &mut Report) {
     report.warnings.extend(nameless.iter().map(|path| warning(look, path, "tells no session's id".into())));
     for (id, seen) in sessions {
         let hold = bound.holds.remove(&id);
+        report.unhinted |= hold.as_ref().is_some_and(|h| !h.asked && ap::comes_up(look, &h.bond.process));
         let sighting = sighting(look, &mut bound, id, seen, hold, &directories);
         report.add((look.judge)(NAME, sighting));
     }
@@ -121,9 +126,15 @@ fn files(look: &Look<'_>, report: &mut Report) -> Vec<Stored> {
     all
 }
 
-/// Every file, with the id as far as its name tells it, and the project's directory.
+/// Every file, with the id as far as its name tells it, and the project's directory; those of sub-agents with the id of
+/// the session that they work for.
 pub fn listed(look: &Look<'_>, report: &mut Report) -> Vec<(String, Option<String>, Found)> {
-    let stored = files(look, report);
+    let mut stored = files(look, report);
+    let projects: BTreeSet<PathBuf> = stored.iter().map(|s| s.project.clone()).collect();
+    for (found, problems) in in_parallel(projects.into_iter().collect(), |project| of_sub_agents(look, &project)) {
+        stored.extend(found);
+        report.warnings.extend(problems.into_iter().map(|(path, e)| warning(look, &path, e.to_string())));
+    }
     let directories = directories(look, stored.iter().map(|s| &s.project), report);
     let with = |s: Stored| (s.short, directories.get(&s.project).cloned(), s.file);
     stored.into_iter().map(with).collect()
@@ -155,6 +166,39 @@ fn in_project(look: &Look<'_>, project: &Path) -> (Vec<Stored>, Vec<(PathBuf, io
         };
         let file = Found { path, key, whole: false };
         found.push(Stored { project: project.to_owned(), short: short.to_owned(), file });
+    }
+    (found, problems)
+}
+
+/// `chats/<session>/<sub-agent>.jsonl`.
+fn of_sub_agents(look: &Look<'_>, project: &Path) -> (Vec<Stored>, Vec<(PathBuf, io::Error)>) {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let chats = project.join("chats");
+    let entries = Directory::open(&chats).and_then(|d| d.entries()).unwrap_or_default(); // told of where it was listed
+    let folders = entries.into_iter().filter(|e| matches!(e.kind, Kind::Directory | Kind::Unsure) && is_id(&e.name));
+    for session in folders.map(|e| e.name) {
+        let folder = chats.join(&session);
+        let listed = Directory::open(&folder).and_then(|d| d.entries().map(|entries| (d, entries)));
+        let (dir, entries) = match listed {
+            Ok(listed) => listed,
+            Err(e) => {
+                let absent = matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+                problems.extend(Some((folder, e)).filter(|_| !absent));
+                continue;
+            }
+        };
+        for name in entries.into_iter().map(|e| e.name).filter(|name| name.ends_with(".jsonl")) {
+            look.steps.fetch_add(1, Ordering::Relaxed);
+            let path = folder.join(&name);
+            match dir.key(&name) {
+                Ok(key) => {
+                    let file = Found { path, key, whole: false };
+                    found.push(Stored { project: project.to_owned(), short: session.clone(), file });
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => problems.push((path, e)),
+            }
+        }
     }
     (found, problems)
 }
@@ -319,6 +363,15 @@ fn sighting(
             observations.push(hold.bond.evidence.clone());
             let calls = main.is_some_and(|(_, read)| read.as_ref().is_ok_and(|r| r.fold.calls()));
             let own = said.is_some_and(|s| s >= ap::started(&hold.bond.process));
+            let beside = main.filter(|_| own && !hold.headless).and_then(|(file, _)| beside(look, file, &id, updated?));
+            // What its sub-agent calls for waits as what it calls for itself.
+            let (calls, updated, fact) = match (beside, fact) {
+                (Some(Beside::AtWork), Some(Fact::Turn(Turn::Open(_) | Turn::Over(Outcome::Well)))) => {
+                    (false, updated, Some(Fact::Turn(Turn::Open(Some("sub-agent at work".into())))))
+                }
+                (Some(Beside::Calls(since)), fact) => (calls, updated.max(since), fact),
+                (_, fact) => (calls, updated, fact),
+            };
             let lacks = main.and_then(|(_, read)| lacking(read)).filter(|_| own);
             let lacks = lacks.map(|ask| Observation::new(Witness::Store, Fact::Asks(ask)).at(updated));
             let within = || may_work_within(look, cwd.as_deref());
@@ -343,7 +396,15 @@ fn sighting(
         Some((unread, mtime)) => ap::is_past(unread, None, *mtime, &h.bond.process),
         None => ap::is_before(said.or(updated), &h.bond.process),
     });
+    // A terminal that took it up stands at its prompt, once it had the time to come up.
+    let left = main.map(|(_, read)| turn(read)).and_then(|fact| match fact {
+        Fact::Turn(Turn::Open(_)) => Some(Fact::Turn(Turn::Over(Outcome::Failed("it was cut off".into())))),
+        over @ Fact::Turn(Turn::Over(_)) => Some(over),
+        _ => None,
+    });
+    let left = left.filter(|_| hold.as_ref().is_some_and(|h| !h.asked && ap::is_up(look, &h.bond.process)));
     let fact = fact.map(|fact| match young {
+        true if left.is_some() => left.unwrap_or(fact),
         true => Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw()))),
         false => fact,
     });
@@ -367,9 +428,37 @@ fn sighting(
         process: hold.map(|h| h.bond.process),
         named: Vec::new(),
         missed: Vec::new(),
+        outlived: false,
         shared: false,
         transcript: path,
     }
+}
+
+/// How the sub-agents stand that were written to since a session's last word.
+enum Beside {
+    /// One of them thinks, or its tool has run.
+    AtWork,
+    /// They have called for a tool, of which nothing is recorded until it ran, and when.
+    Calls(Option<Time>),
+}
+
+/// Sub-agents that may be at work for a session: their files lie in a folder of its name beside its own.
+fn beside(look: &Look<'_>, main: &Found, id: &str, since: Time) -> Option<Beside> {
+    let folder = main.path.parent()?.join(id);
+    let dir = Directory::open(&folder).ok()?;
+    let names = dir.entries().ok()?.into_iter().map(|e| e.name).filter(|name| name.ends_with(".jsonl"));
+    let found =
+        names.filter_map(|name| Some(Found { key: dir.key(&name).ok()?, path: folder.join(name), whole: true }));
+    // The kernel may date a file by the last tick of its clock; what Gemini says itself is exact.
+    let found: Vec<Found> = found.filter(|f| f.key.mtime / 1_000_000 + SETTLING_MS >= since.0).collect();
+    let chats = read_all::<Chat>(look, "gemini-agents", &found).into_iter().flatten().map(|r| r.fold);
+    let chats: Vec<Chat> = chats.filter(|c| c.updated >= Some(since.0)).collect();
+    let open = || chats.iter().filter(|c| c.stand() == Some(Stand::Open));
+    if open().any(|c| !c.calls()) {
+        return Some(Beside::AtWork);
+    }
+    let called = open().filter_map(|c| c.updated).max();
+    called.map(|at| Beside::Calls(Some(Time(at))))
 }
 
 /// What its last turn failed for the lack of.
@@ -435,7 +524,7 @@ fn may_work_within(look: &Look<'_>, cwd: Option<&str>) -> bool {
 /// Whether a call may wait for a person's leave: a command that runs is seen as a process, and none is seen when
 /// the call is so old that Gemini's own tools are done.
 fn may_ask(look: &Look<'_>, hold: &Hold, updated: Option<Time>) -> bool {
-    let settled = updated.is_some_and(|u| look.now.0 - u.0 >= OWN_TOOLS_MS);
+    let settled = updated.is_some_and(|u| look.now.0 - u.0 >= takes("own-tools", OWN_TOOLS_MS));
     settled && !hold.headless && !hold.free && look.table.is_ok() && !has_tool(look, hold, updated)
 }
 

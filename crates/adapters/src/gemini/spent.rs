@@ -1,7 +1,8 @@
 //! What Gemini's sessions used: every message that tells tokens, by its id, the last word of it.
 //!
-//! What was taken back was used all the same. A resumed session has several files, and messages may
-//! be written again in each.
+//! Sub-agents have files of their own, in a folder beside the session's. What was taken back was
+//! used all the same. A resumed session has several files, and messages may be written again in
+//! each.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{fold, sessions, warning};
 use crate::counting::{self, Counts, File};
-use crate::json::{Keep, Value};
+use crate::json::Value;
 use crate::look::{Look, Report};
 use crate::reader::Fold;
 use crate::spent::{self, Again, Tally, Tell, Use};
@@ -45,16 +46,27 @@ impl Counts for Messages {
 }
 
 impl Fold for Messages {
-    const KEEP: Keep = |parent, key| match parent {
-        b"" | b"messages" => {
-            matches!(key, b"sessionId" | b"id" | b"timestamp" | b"tokens" | b"model" | b"messages" | b"$set")
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
+        match parent {
+            b"" | b"messages" => {
+                matches!(key, b"sessionId" | b"id" | b"timestamp" | b"tokens" | b"model" | b"messages" | b"$set")
+            }
+            b"$set" => key == b"messages",
+            b"tokens" => true,
+            _ => false,
         }
-        b"$set" => key == b"messages",
-        b"tokens" => true,
-        _ => false,
-    };
+    }
     const SIEVE: Option<fn(&[u8]) -> bool> =
         Some(|line| memmem::find(line, b"\"tokens\"").is_some() || memmem::find(line, b"\"sessionId\"").is_some());
+
+    /// A sub-agent, which has an id of its own, counts for the session that it works for: its folder is named after that.
+    fn begin(path: &Path) -> Self {
+        let folder = path.parent().filter(|folder| !folder.ends_with("chats"));
+        let session = folder.and_then(|folder| folder.file_name()?.to_str()).map(str::to_owned);
+        let mut messages = Messages::default();
+        messages.0.session = session;
+        messages
+    }
 
     fn line(&mut self, line: Value<'_>) {
         if line.get("id").str().is_some() {

@@ -108,9 +108,17 @@ fn a_dialog_that_stands_is_asked_and_is_no_rest() {
 fn only_a_result_is_the_end_of_a_turn() {
     let init = "{\"type\":\"init\",\"session_id\":\"a\"}\n";
     let result = "{\"type\":\"result\",\"status\":\"success\"}\n";
-    assert_eq!(Gemini.finished_in_output(init.as_bytes()), Some(false));
-    assert_eq!(Gemini.finished_in_output(format!("{init}{result}").as_bytes()), Some(true));
-    assert_eq!(Gemini.finished_in_output(b""), None);
+    let left = |lines: &[&str]| Gemini.left_in_output(lines.concat().as_bytes());
+    assert_eq!(left(&[init]), Some(Turn::Open(Some("it gave no result".into()))));
+    assert_eq!((left(&[init, result]), left(&[]), left(&["{\"type\":\"res"])), (None, None, None));
+    // Nor is one that tells of an error, whatever the exit code.
+    let failed = |why: &str| Some(Turn::Over(Outcome::Failed(Untrusted::new(why))));
+    let error = |member: &str| format!("{{\"type\":\"result\",\"status\":\"error\"{member},\"stats\":{{}}}}\n");
+    let event = "{\"type\":\"error\",\"severity\":\"error\",\"message\":\"Invalid stream\"}\n";
+    assert_eq!(left(&[init, &error(",\"error\":{\"type\":\"Error\",\"message\":\"no\"}")]), failed("no"));
+    assert_eq!(left(&[init, event, &error("")]), failed("Invalid stream"));
+    assert_eq!(left(&[init, event, init, &error("")]), failed("its result is an error"));
+    assert_eq!(left(&[init, &error(",\"error\":{\"type\":\"FatalCancellationError\",\"message\":\"x\"}")]), None);
     assert_eq!(Gemini.id_in_output(init.trim_end()).as_deref(), Some("a"));
     assert_eq!(Gemini.id_in_output(result.trim_end()), None);
 }

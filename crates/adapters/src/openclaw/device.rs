@@ -6,7 +6,7 @@
 //! not kept: the gateway's own token and the key are enough.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -41,9 +41,7 @@ impl Device {
     pub fn read(path: &Path) -> Result<Device, String> {
         let shown = path.display();
         let failed = |e: std::io::Error| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("its device file {shown} is not there yet: `lariat gateway pair` makes it")
-            }
+            ErrorKind::NotFound => absent(path),
             _ => format!("its device file {shown} cannot be read: {e}"),
         };
         let (opened, key) = file::open(path).map_err(failed)?;
@@ -57,6 +55,11 @@ impl Device {
             format!("its device file {shown} holds no key; put it aside, and `lariat gateway pair` makes another")
         })?;
         Ok(Device(SigningKey::from_bytes(&seed)))
+    }
+
+    /// Why there is no key, if that is all: none was made yet, or somebody took it away.
+    pub fn lacks(path: &Path) -> Option<String> {
+        path.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound).then(|| absent(path))
     }
 
     /// Makes a key, if none is there; whether it did.
@@ -94,6 +97,10 @@ impl Device {
             "nonce": challenge.nonce,
         })
     }
+}
+
+fn absent(path: &Path) -> String {
+    format!("its device file {} is not there yet: `lariat gateway pair` makes it", path.display())
 }
 
 /// The text that is signed; the last part, the family of the device, is empty.

@@ -18,6 +18,7 @@ mod tasks;
 mod token;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -72,24 +73,29 @@ impl Adapter for OpenClaw {
         let step = || {
             look.steps.fetch_add(1, Ordering::Relaxed);
         };
-        // The rows, and why they do not tell all that they could.
-        type Rows = (Vec<Row>, Option<String>);
+        // The rows, what keeps them from telling all that they could, and what else is wrong.
+        type Rows = (Vec<Row>, Option<String>, Option<String>);
         let ask = |gateway| -> Result<Rows, String> {
-            let (rows, lacking) = match Line::open(gateway, &[READ], patience, &step) {
-                Ok(mut line) => {
-                    let mut rows = rows::all(&mut line, &step)?;
-                    tasks::complete(&mut line, &mut rows);
-                    drop(line);
-                    approvals::add(gateway, patience, &step, &mut rows);
-                    (rows, None)
-                }
-                Err(Shut::Trouble(why)) => return Err(why),
-                Err(Shut::NoScope(why, _)) => match Http::new(gateway, patience).all(&step) {
+            let (gateway, keyless) = without_lost_key(gateway);
+            let over_line = || -> Result<BTreeMap<String, Row>, Shut> {
+                let mut line = Line::open(&gateway, &[READ], patience, &step)?;
+                let mut rows = rows::all(&mut line, &step).map_err(|why| line.shut(why))?;
+                tasks::complete(&mut line, &mut rows);
+                step();
+                drop(line);
+                approvals::add(&gateway, patience, &step, &mut rows);
+                Ok(rows)
+            };
+            let also = |why: String| keyless.as_ref().map_or(why.clone(), |keyless| format!("{why}; {keyless}"));
+            let (rows, lacking) = match over_line() {
+                Ok(rows) => (rows, None),
+                Err(Shut::Trouble(why)) => return Err(also(why)),
+                Err(Shut::NoScope(why, _)) => match Http::new(&gateway, patience).all(&step) {
                     Ok(rows) => (rows, Some(why)),
-                    Err(more) => return Err(format!("{why}; asked over HTTP, {more}")),
+                    Err(more) => return Err(also(format!("{why}; asked over HTTP, {more}"))),
                 },
             };
-            Ok((rows.into_values().collect(), lacking))
+            Ok((rows.into_values().collect(), lacking, keyless))
         };
         let ask = &ask;
         let answers: Vec<Result<Rows, String>> = std::thread::scope(|scope| {
@@ -104,13 +110,15 @@ impl Adapter for OpenClaw {
         for (gateway, answer) in gateways.iter().zip(answers) {
             match answer {
                 // What it says over HTTP is no good answer, so the last one stays in memory.
-                Ok((rows, Some(why))) => {
+                Ok((rows, Some(why), keyless)) => {
+                    let why = keyless.map_or(why.clone(), |keyless| format!("{keyless}. {why}"));
                     let last_ok = memory::recall(look.places.cache.as_deref(), gateway).map(|(at, _)| at);
                     report.partial = true;
                     report.warnings.push(warning(gateway, &format!("{why}. {READ_ONLY}"), last_ok));
                     rows.into_iter().for_each(|row| report.add((look.judge)(NAME, row.seen(gateway))));
                 }
-                Ok((rows, None)) => {
+                Ok((rows, None, keyless)) => {
+                    report.warnings.extend(keyless.map(|why| warning(gateway, &why, Some(look.now))));
                     memory::keep(look.places.cache.as_deref(), gateway, look.now, &rows.iter().collect::<Vec<_>>());
                     rows.into_iter().for_each(|row| report.add((look.judge)(NAME, row.seen(gateway))));
                 }
@@ -156,6 +164,14 @@ fn remember(look: &Look<'_>, gateway: &Gateway, why: &str, report: &mut Report) 
     let told = rows.into_iter().map(|row| (look.judge)(NAME, row.remembered(gateway, &silent, at, look.now)));
     told.for_each(|row| report.add(row));
     Some(at)
+}
+
+/// The gateway as it is looked at where the key that it may know this client by is not there: the token may be enough to
+/// look, and looking makes no key. With what is wrong.
+fn without_lost_key(gateway: &Gateway) -> (Gateway, Option<String>) {
+    let lacks = gateway.device.as_deref().and_then(Device::lacks);
+    let device = gateway.device.clone().filter(|_| lacks.is_none());
+    (Gateway { device, ..gateway.clone() }, lacks)
 }
 
 /// A gateway as a person knows it.
@@ -275,14 +291,16 @@ impl Remote for OpenClaw {
     fn talk(&self, places: &Places, native_id: &str, messages: usize) -> Result<Vec<Said>, String> {
         let settings = Settings::read(places);
         let (gateway, key) = rows::find(&settings.gateways, native_id).ok_or("its gateway is not in the settings")?;
-        let named = |why: String| format!("the gateway {}: {why}", called(gateway));
-        match Line::open(gateway, &[READ], STEP, &|| ()) {
-            Ok(mut line) => {
-                let row = known(&mut line, &key).map_err(named)?;
-                talk::last(&mut line, &row.key, messages).map_err(named)
-            }
-            Err(Shut::NoScope(..)) => Http::new(gateway, STEP).last(&key, messages).map_err(named),
-            Err(Shut::Trouble(why)) => Err(named(why)),
+        let (gateway, _) = without_lost_key(gateway);
+        let named = |why: String| format!("the gateway {}: {why}", called(&gateway));
+        let over_line = || -> Result<Vec<Said>, Shut> {
+            let mut line = Line::open(&gateway, &[READ], STEP, &|| ())?;
+            let row = known(&mut line, &key).map_err(|why| line.shut(why))?;
+            talk::last(&mut line, &row.key, messages).map_err(|why| line.shut(why))
+        };
+        match over_line() {
+            Err(Shut::NoScope(..)) => Http::new(&gateway, STEP).last(&key, messages).map_err(named),
+            said => said.map_err(|shut| named(shut.into())),
         }
     }
 

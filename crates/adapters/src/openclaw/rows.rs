@@ -1,7 +1,7 @@
 //! A gateway's list of sessions, and what a row of it says.
 //!
 //! A row's `hasActiveRun` is the gateway's own memory of what it runs: that is
-//! what lives. Its `status` is how the last run ended, as stored; while no run is
+//! what lives. Where it is left out, the list of open runs tells the same. Its `status` is how the last run ended, as stored; while no run is
 //! open it tells the outcome, and never that something lives.
 
 use std::collections::BTreeMap;
@@ -62,9 +62,10 @@ impl Row {
             |key: &str| row.get(key).u64().and_then(|t| i64::try_from(t).ok()).filter(|t| *t < 253_402_300_800_000);
         let key = text("key").filter(|k| k.len() <= LONGEST_KEY)?;
         let error = row.get("lastRunError");
+        let runs = row.get("activeRunIds");
         Some(Row {
             key,
-            live: row.get("hasActiveRun").bool(),
+            live: row.get("hasActiveRun").bool().or_else(|| runs.is_array().then(|| runs.items().next().is_some())),
             status: text("status"),
             ran: row.get("systemSent").is_true(),
             archived: row.get("archived").is_true(),
@@ -218,15 +219,17 @@ pub struct Page {
 
 impl Page {
     fn read(list: Value<'_>, offset: usize) -> Option<Page> {
-        if !list.is_object() || !list.get("sessions").exists() {
+        if !list.get("sessions").is_array() {
             return None;
         }
         let number = |key: &str| list.get(key).u64().and_then(|n| usize::try_from(n).ok());
         let all: Vec<Option<Row>> = list.get("sessions").items().map(Row::read).collect();
         let count = all.len();
         let rows: Vec<Row> = all.into_iter().flatten().collect();
-        let more = list.get("hasMore").is_true();
-        let next = number("nextOffset").or_else(|| more.then_some(offset + count)).filter(|_| more || count == PAGE);
+        // It may give fewer at once than it is asked for.
+        let more = list.get("hasMore").bool();
+        let next = number("nextOffset").or_else(|| (more == Some(true)).then_some(offset + count));
+        let next = next.filter(|_| more.unwrap_or(count > 0));
         Some(Page { odd: count - rows.len(), rows, total: number("totalCount"), next })
     }
 }
@@ -283,11 +286,37 @@ pub fn pages(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::Doc;
     use crate::settings::Token;
 
     fn gateway(name: Option<&str>) -> Gateway {
         let name = name.map(str::to_owned);
         Gateway { name, address: "127.0.0.1".into(), port: 1, host: None, token: Token::None, device: None }
+    }
+
+    /// Whether there is more is told by where it begins, unless the gateway says that there is none.
+    #[test]
+    fn pages_are_turned_until_there_is_none() {
+        let turned = |told: &[&str]| {
+            let mut left = told.iter();
+            let rows = pages(&|| (), |_, offset, read| {
+                let told = left.next().ok_or("asked too often")?;
+                let row = |key: &str| format!("{{\"key\":\"{key}{offset}\"}}");
+                let list = format!("{{\"sessions\":[{},{}],{told}}}", row("a"), row("b"));
+                let list = if told.contains("none") { format!("{{\"sessions\":[],{told}}}") } else { list };
+                Ok(read(Doc::parse(list.as_bytes(), crate::openclaw::wire::KEEP, 100).unwrap().root()))
+            });
+            rows.map(|rows| rows.into_keys().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(turned(&["\"nextOffset\":2", "\"hasMore\":false,\"nextOffset\":4"]).unwrap(), "a0 a2 b0 b2");
+        assert_eq!(
+            turned(&["\"nextOffset\":2", "\"nextOffset\":4", "\"nextOffset\":null"]).unwrap(),
+            "a0 a2 a4 b0 b2 b4"
+        );
+        assert_eq!(turned(&["\"nextOffset\":2", "\"none\":1,\"nextOffset\":2"]).unwrap(), "a0 b0");
+        assert_eq!(turned(&["\"hasMore\":true", "\"hasMore\":false"]).unwrap(), "a0 a2 b0 b2");
+        assert_eq!(turned(&["\"totalCount\":2"]).unwrap(), "a0 b0");
+        assert!(turned(&["\"hasMore\":true", "\"hasMore\":true,\"nextOffset\":2"]).unwrap_err().contains("to an end"));
     }
 
     #[test]

@@ -205,6 +205,11 @@ impl<'a> Line<'a> {
         (!self.refused.is_empty()).then_some(&self.refused)
     }
 
+    /// Why something asked of it came to nothing: not to be had, or not granted.
+    pub fn shut(&self, why: Trouble) -> Shut {
+        if self.refused == UNGRANTED { Shut::NoScope(why, None) } else { Shut::Trouble(why) }
+    }
+
     /// Asks, and reads the answer with `read`.
     pub fn call<T>(
         &mut self,
@@ -223,6 +228,7 @@ impl<'a> Line<'a> {
         read: impl FnOnce(Value<'_>) -> T,
     ) -> Result<T, Trouble> {
         self.asked += 1;
+        self.refused.clear();
         let id = self.asked.to_string();
         let request = json!({"type": "req", "id": id, "method": method, "params": params});
         self.socket.send(Message::text(request.to_string())).map_err(|e| told(&e, self.patience))?;
@@ -279,6 +285,8 @@ const PLATFORM: &str = "linux";
 const ROLE: &str = "operator";
 /// Its code for a device that its owner has not approved.
 const PAIRING: &str = "PAIRING_REQUIRED";
+/// Its code for what it does not grant.
+const UNGRANTED: &str = "MISSING_SCOPE";
 
 /// How much of a text is kept: the longest that is of use are messages.
 pub const LONGEST: usize = 1 << 20;
@@ -293,12 +301,13 @@ pub const KEEP: Keep = |parent, key| {
                 | b"protocol" | b"server" | b"version" | b"auth" | b"scopes" | b"expectedProtocol"
                 | b"missingScope" | b"requestId" | b"nonce" | b"ts" | b"result"
                 // the list
-                | b"sessions" | b"totalCount" | b"nextOffset" | b"hasMore" | b"key" | b"hasActiveRun" | b"status"
-                | b"lastRunError" | b"label" | b"displayName" | b"derivedTitle" | b"model" | b"spawnedCwd"
+                | b"sessions" | b"totalCount" | b"nextOffset" | b"hasMore" | b"key" | b"hasActiveRun" | b"activeRunIds"
+                | b"status" | b"lastRunError" | b"label" | b"displayName" | b"derivedTitle" | b"model" | b"spawnedCwd"
                 | b"execCwd" | b"sessionRoot" | b"worktree" | b"branch" | b"parentSessionKey" | b"spawnedBy"
                 | b"createdAt" | b"updatedAt" | b"endedAt" | b"startedAt" | b"archived" | b"systemSent" | b"sessionId"
                 // the ledger, what is asked
-                | b"tasks" | b"childSessionKey" | b"request" | b"command" | b"sessionKey" | b"createdAtMs"
+                | b"tasks" | b"childSessionKey" | b"request" | b"command" | b"sessionKey" | b"createdAtMs" | b"title"
+                | b"toolName" | b"questions" | b"question" | b"header"
                 // a conversation, a run
                 | b"messages" | b"role" | b"content" | b"text" | b"name" | b"arguments" | b"timestamp"
                 | b"runId" | b"inFlightRun"
@@ -395,7 +404,7 @@ fn refusal(gateway: &Gateway, method: &str, error: Value<'_>) -> Trouble {
             let theirs = theirs.map_or_else(|| "another protocol".to_owned(), |p| format!("protocol {p}"));
             format!("it speaks {theirs} ({code}); this lariat speaks {PROTOCOL}")
         }
-        "MISSING_SCOPE" => {
+        UNGRANTED => {
             let scope = shown(details.get("missingScope").str().unwrap_or("a scope"));
             format!("it grants no {scope} for {method} ({code}); {REMOTE}")
         }

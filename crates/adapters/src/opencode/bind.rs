@@ -146,6 +146,12 @@ pub fn loose_since(agents: &[Agent], now: i64) -> Option<i64> {
     could.map(|a| since(a) - SLACK_MS).min()
 }
 
+/// The same for what the second interface is asked, of which no log tells.
+pub fn second_since(agents: &[Agent]) -> Option<i64> {
+    let could = |a: &&Agent| matches!(a.role.kind, Kind::Run | Kind::Terminal | Kind::Server | Kind::Agent);
+    agents.iter().filter(could).map(|a| a.started() - SLACK_MS).min()
+}
+
 /// A session that a process has in its hands.
 #[derive(Clone, Debug)]
 pub struct Hold {
@@ -159,6 +165,8 @@ pub struct Hold {
     pub heard: Option<Heard>,
     /// When it last named the session.
     at: i64,
+    /// It began the turn that is open, as its log says.
+    began: bool,
 }
 
 /// A process that could be at a session without our knowing.
@@ -274,9 +282,9 @@ pub fn bind<'a>(
 }
 
 /// Of two processes with one session, the one that runs it has it, not one that shows what another runs; then the one
-/// that named it last.
+/// that began the turn which is open, as its log says; then the one that named it last.
 fn take(held: &mut Held, session: String, hold: Hold) {
-    let rank = |hold: &Hold| (!matches!(hold.kind, Kind::Client | Kind::Errand), hold.at);
+    let rank = |hold: &Hold| (!matches!(hold.kind, Kind::Client | Kind::Errand), hold.began, hold.at);
     let other = match held.sessions.remove(&session) {
         Some(known) if rank(&known) >= rank(&hold) => {
             let pid = hold.bond.process.pid;
@@ -313,18 +321,19 @@ fn claims<'a>(
     let kind = agent.role.kind;
     let mut named = named.to_vec();
     let several = agent.is_unsure(&named);
-    let began = |(id, at): &(String, i64)| stored(id).is_some_and(|s| s.is_open() && *at + SLACK_MS >= s.since);
+    let is_at_it = |id: &str, at: i64| stored(id).is_some_and(|s| s.is_open() && at + SLACK_MS >= s.since);
     let current = named
         .last()
         .map(|(id, _)| id.clone())
         .filter(|_| matches!(kind, Kind::Run | Kind::Terminal | Kind::Agent) && !several);
-    named.retain(|n| Some(&n.0) == current.as_ref() || (kind != Kind::Run && began(n)));
+    named.retain(|n| Some(&n.0) == current.as_ref() || (kind != Kind::Run && is_at_it(&n.0, n.1)));
     let by_log = named.into_iter().map(|(id, at)| {
         let by = "its own lines in the log name the session";
         let source = agent.heard.as_ref().map_or_else(PathBuf::new, |h| h.path.clone());
         (id, at, by, source.to_string_lossy().into_owned())
     });
     let mut all: Vec<_> = by_log.collect();
+    let by_log = !all.is_empty();
     if all.is_empty() && !matches!(kind, Kind::Server | Kind::Agent) && !several {
         let source = format!("/proc/{}", agent.process.pid);
         all.extend(agent.argued.iter().map(|id| (id.clone(), agent.started(), "started with its id", source.clone())));
@@ -334,7 +343,8 @@ fn claims<'a>(
         let evidence = Observation::new(Witness::Process, alive).at(Some(Time(at))).from(source);
         let bond = Bond { process: agent.process.clone(), evidence };
         let shared = !matches!(kind, Kind::Run | Kind::Terminal) || several;
-        (id, Hold { bond, kind, shared, heard: agent.heard.clone(), at })
+        let began = by_log && is_at_it(&id, at);
+        (id, Hold { bond, kind, shared, heard: agent.heard.clone(), at, began })
     };
     all.into_iter().map(hold).collect()
 }
@@ -368,7 +378,7 @@ fn client(agent: &Agent, agents: &[Agent], root: &dyn Fn(&str) -> Option<String>
     let orphan = servers.is_empty() || servers.iter().any(|s| !s.is_known());
     let named = servers.iter().flat_map(|s| named_by(s, root));
     let shows = named.filter(|(_, at)| *at + SLACK_MS >= agent.started()).map(|(id, _)| id).collect();
-    Some(Loose { orphan, shows, continues: agent.continues, ..Loose::of(agent) })
+    Some(Loose { orphan, shows, makes: true, continues: agent.continues, ..Loose::of(agent) })
 }
 
 /// What the processes alone tell, when the store does not answer.

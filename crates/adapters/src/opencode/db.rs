@@ -1,35 +1,20 @@
-//! OpenCode's database: opened to read, asked little, never held.
+//! What OpenCode's database holds: asked little, all of it as of one moment.
 //!
-//! A database that is being written is read as of one moment, through its
-//! write-ahead log. SQLite would make that log and its index where there are
-//! none; but without a log the file is complete, and is read as it stands. If it
-//! has changed meanwhile, it is read again.
-//!
-//! Three tables are asked: `session`, `message`, `part`. Others hold secrets.
+//! Four tables are asked: `session`, `message`, `part`, and `session_message` where there is one. Others hold secrets.
 
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use lariat_core::{Time, Tokens};
-use lariat_sys::file::{self, Key};
-use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Connection, OpenFlags, Row};
+use lariat_core::Tokens;
+use rusqlite::{CachedStatement, Row};
 
 use super::kept::{self, Version};
+use super::open::{Db, moment, number, real, text, why, with};
 use super::record::{self, Stand, Stored, Sum};
+use super::second;
 use crate::json::Doc;
 use crate::look::Look;
 
-/// How long a lock is waited for. Writers hold theirs for milliseconds.
-const PATIENCE: Duration = Duration::from_millis(400);
-/// How soon it is asked again.
-const AGAIN: Duration = Duration::from_millis(5);
-/// Making a database takes OpenCode less than this.
-const MAKING_MS: i64 = 5000;
 /// How far up a session is followed to the one it works for.
 const DEEPEST: usize = 16;
 /// Which sessions work for no other one that is stored.
@@ -46,6 +31,8 @@ pub struct Wanted<'a> {
     /// And those that a turn was begun in since. (OpenCode touches a session when
     /// it is asked something.)
     pub since: Option<i64>,
+    /// And those that were asked something by the second interface since, which touches none.
+    pub second_since: Option<i64>,
 }
 
 /// What it holds.
@@ -85,132 +72,7 @@ pub fn read(look: &Look<'_>, wanted: &Wanted<'_>) -> Result<Option<Contents>, St
     Ok(read)
 }
 
-/// Asks a database, again if it was replaced or written while it was read as a
-/// plain file. One that is being made at this time is none yet.
-pub fn with<T>(path: &Path, now: Option<Time>, ask: impl Fn(&Db) -> rusqlite::Result<T>) -> Result<Option<T>, String> {
-    let (began, mut replaced) = (Instant::now(), 0);
-    while replaced < 3 {
-        // An index that is being rebuilt, or that nobody rebuilds, cannot be read.
-        let waits = began.elapsed() < PATIENCE;
-        let db = match Db::open(path, !waits) {
-            Ok(db) if db.is_unknown() => match now {
-                Some(now) if db.is_being_made(now).map_err(|e| why(&e))? => return Ok(None),
-                _ => return Err("it has no table of sessions that this version knows".into()),
-            },
-            Ok(db) => db,
-            Err(Open::Absent) => return Ok(None),
-            Err(Open::Failed(e)) if waits && is_index(&e) => {
-                std::thread::sleep(AGAIN);
-                continue;
-            }
-            Err(Open::Failed(e)) => return Err(why(&e)),
-            Err(Open::Other(why)) => return Err(why),
-        };
-        match ask(&db) {
-            Err(e) if waits && is_index(&e) => std::thread::sleep(AGAIN),
-            told if db.is_still(path) => return told.map(Some).map_err(|e| why(&e)),
-            _ => replaced += 1,
-        }
-    }
-    Err("it was replaced again and again while it was read".into())
-}
-
-fn is_index(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly)
-}
-
-fn why(error: &rusqlite::Error) -> String {
-    match error {
-        rusqlite::Error::SqliteFailure(e, _)
-            if matches!(e.code, rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) =>
-        {
-            "the database is locked".into()
-        }
-        e => e.to_string(),
-    }
-}
-
-enum Open {
-    Absent,
-    Failed(rusqlite::Error),
-    Other(String),
-}
-
-/// An open database.
-pub struct Db {
-    connection: Connection,
-    columns: HashSet<String>,
-    /// Of its file, when it was opened.
-    size: u64,
-    /// A row has no id.
-    nameless: Cell<bool>,
-    /// The file, if it was complete and is read without its log.
-    alone: Option<Key>,
-    path: PathBuf,
-}
-
-pub fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-fn has_log(path: &Path) -> bool {
-    beside(path, "-wal").metadata().is_ok_and(|m| m.len() > 0)
-}
-
 impl Db {
-    /// Opens it; with `first`, as one that may rebuild the index of its log.
-    fn open(path: &Path, first: bool) -> Result<Db, Open> {
-        // SQLite would wait for ever at a pipe of that name.
-        let key = match file::open(path) {
-            Ok((_, key)) => key,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Open::Absent),
-            Err(e) => return Err(Open::Other(e.to_string())),
-        };
-        let alone = (!has_log(path)).then_some(key);
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // Whoever opens a database first after a crash rebuilds the index of its log, and an agent that starts
-        // at that moment finds it locked and gives up. So we never are the first: we only read the index.
-        let how = match alone {
-            Some(_) => "immutable=1",
-            None if first => "mode=ro",
-            None => "mode=ro&readonly_shm=1",
-        };
-        let opened = |how: &str| -> rusqlite::Result<Db> {
-            let connection = Connection::open_with_flags(format!("file:{}?{how}", escaped(path)), flags)?;
-            connection.busy_timeout(PATIENCE)?;
-            let mut asked = connection.prepare("SELECT name FROM pragma_table_info('session')")?;
-            let columns = asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-            drop(asked);
-            Ok(Db { connection, columns, size: key.size, nameless: Cell::new(false), alone, path: path.to_owned() })
-        };
-        // Without an index there is nothing to read it from, and nobody who has the database open.
-        let index = beside(path, "-shm").exists();
-        let db = opened(how).or_else(|e| if index { Err(e) } else { opened("mode=ro") });
-        db.map_err(Open::Failed)
-    }
-
-    /// Whether it is no database of sessions that we know, and not a mere file either.
-    fn is_unknown(&self) -> bool {
-        self.size > 0 && !self.columns.contains("directory")
-    }
-
-    /// Whether OpenCode is at making its tables: there is none yet but of what it made, and that was just now.
-    fn is_being_made(&self, now: Time) -> rusqlite::Result<bool> {
-        let others = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '%migration%'";
-        let written = [self.path.clone(), beside(&self.path, "-wal")];
-        let is_new = written.iter().filter_map(|path| file::open(path).ok()).any(|(_, key)| {
-            let age = now.0 - key.mtime / 1_000_000;
-            age.abs() < MAKING_MS
-        });
-        Ok(is_new && self.connection.query_row(others, [], |row| row.get::<_, i64>(0))? == 0)
-    }
-
-    fn is_still(&self, path: &Path) -> bool {
-        self.alone.is_none_or(|key| !has_log(path) && file::open(path).is_ok_and(|(_, now)| now == key))
-    }
-
     fn contents(&self, look: &Look<'_>, wanted: &Wanted<'_>) -> rusqlite::Result<Contents> {
         let mut contents = Contents::default();
         if self.columns.is_empty() {
@@ -269,6 +131,14 @@ impl Db {
                     contents.sessions.extend(new);
                 }
                 self.add(&rings, Some(since), &mut contents)?;
+            }
+            if let Some(since) = wanted.second_since.filter(|_| self.second) {
+                let stirred = second::stirred(&self.connection, since).unwrap_or_else(|e| {
+                    (contents.damage, contents.cut) = (Some(why(&e)), true);
+                    Vec::new()
+                });
+                let roots: Vec<Option<String>> = stirred.iter().map(|id| self.root(id)).collect::<Result<_, _>>()?;
+                self.add(&roots.into_iter().flatten().collect(), None, &mut contents)?;
             }
             let count = format!("SELECT count(*) FROM session WHERE {TOP}");
             let roots: usize = self.connection.query_row(&count, [], |row| row.get(0))?;
@@ -355,7 +225,7 @@ impl Db {
         let tokens = || {
             Some(Tokens {
                 input: count(4)?,
-                output: count(5)? + count(6).unwrap_or(0),
+                output: count(5)?.saturating_add(count(6).unwrap_or(0)),
                 cache_read: count(7)?,
                 cache_write: count(8)?,
             })
@@ -367,8 +237,8 @@ impl Db {
             cost: record::cost(real(row, 3), tokens),
             tokens,
             model: text(row, 9).and_then(|json| model(&json)),
-            created: number(row, 10),
-            updated: number(row, 11).or(number(row, 10)).unwrap_or(0),
+            created: moment(row, 10),
+            updated: moment(row, 11).or(moment(row, 10)).unwrap_or(0),
             transcript: self.path.join(&id),
             ..Stored::default()
         };
@@ -382,13 +252,18 @@ impl Db {
         if let Err(e) = self.turn(&id, undone.as_deref(), &mut stored) {
             stored.stand = Stand::Unread(why(&e));
         }
-        stored.disown_copies();
-        if let Stand::Unread(why) = &stored.stand {
-            stored.problem = Some(why.clone());
-        }
         match self.prompt(&id) {
             Ok(prompt) => stored.prompt = prompt,
             Err(e) => stored.problem = Some(why(&e)),
+        }
+        if self.second
+            && let Err(e) = second::add(&self.connection, &id, &mut stored)
+        {
+            stored.stand = Stand::Unread(why(&e));
+        }
+        stored.disown_copies();
+        if let Stand::Unread(why) = &stored.stand {
+            stored.problem = Some(why.clone());
         }
         stored.id = id;
         Some(stored)
@@ -405,8 +280,8 @@ impl Db {
             stored.stand = undone.map_or(Stand::Never, |_| Stand::Well);
             return Ok(());
         };
-        stored.since = number(row, 1).unwrap_or(0);
-        stored.updated = stored.updated.max(number(row, 2).unwrap_or(0));
+        stored.since = moment(row, 1).unwrap_or(0);
+        stored.updated = stored.updated.max(moment(row, 2).unwrap_or(0));
         let mut mute = false;
         stored.stand = match record::message(row.get_ref(3)?.as_bytes().unwrap_or_default()) {
             Ok(message) if message.root().get("role").str() == Some("user") => {
@@ -425,7 +300,7 @@ impl Db {
         let mut asked = self.connection.prepare_cached(parts)?;
         let mut parts = asked.query([text(row, 0)])?;
         while let Some(row) = parts.next()? {
-            stored.updated = stored.updated.max(number(row, 0).unwrap_or(0));
+            stored.updated = stored.updated.max(moment(row, 0).unwrap_or(0));
             let part = record::part(row.get_ref(1)?.as_bytes().unwrap_or_default(), 600);
             let Ok(part) = part else {
                 mute = false;
@@ -506,11 +381,6 @@ impl Db {
         let mut rows = asked.query([id])?;
         Ok(rows.next()?.and_then(|row| text(row, 12)).and_then(|json| undone(&json)))
     }
-
-    /// The connection, for what is said in a session.
-    pub fn connection(&self) -> &Connection {
-        &self.connection
-    }
 }
 
 const COLUMNS: [&str; 13] = [
@@ -547,31 +417,6 @@ fn rings(above: &HashMap<String, String>) -> HashSet<String> {
     rings
 }
 
-/// A text, whatever its bytes.
-pub fn text(row: &Row<'_>, i: usize) -> Option<String> {
-    match row.get_ref(i).ok()? {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    }
-}
-
-/// A whole number.
-pub fn number(row: &Row<'_>, i: usize) -> Option<i64> {
-    match row.get_ref(i).ok()? {
-        ValueRef::Integer(n) => Some(n),
-        ValueRef::Real(n) => Some(n as i64),
-        _ => None,
-    }
-}
-
-fn real(row: &Row<'_>, i: usize) -> Option<f64> {
-    match row.get_ref(i).ok()? {
-        ValueRef::Integer(n) => Some(n as f64),
-        ValueRef::Real(n) => Some(n),
-        _ => None,
-    }
-}
-
 /// `{"id":"m","providerID":"p"}` as `p/m`, which is how `--model` takes it.
 fn model(json: &str) -> Option<String> {
     let doc = Doc::parse(json.as_bytes(), |_, key| matches!(key, b"id" | b"providerID"), 400).ok()?;
@@ -583,14 +428,6 @@ fn model(json: &str) -> Option<String> {
 fn undone(json: &str) -> Option<String> {
     let doc = Doc::parse(json.as_bytes(), |_, key| key == b"messageID", 100).ok()?;
     doc.root().get("messageID").some_str().map(str::to_owned)
-}
-
-/// A path as part of a URI.
-fn escaped(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~');
-    let bytes = path.as_os_str().as_bytes().iter();
-    bytes.map(|&b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 #[cfg(test)]

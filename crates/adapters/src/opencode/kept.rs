@@ -9,14 +9,15 @@ use std::path::Path;
 use lariat_core::Time;
 use lariat_sys::file::{self, Key};
 
-use super::db::{Contents, beside};
+use super::db::Contents;
+use super::open::beside;
 use super::record::Stored;
 use crate::cache::RACY;
 use crate::look::Look;
 use crate::memory::{self, Kind};
 
 /// The format changes with every change of what is kept.
-const KIND: Kind = Kind { name: "opencode", format: u64::from_le_bytes(*b"ocstore3") };
+const KIND: Kind = Kind { name: "opencode", format: u64::from_le_bytes(*b"ocstore6") };
 
 /// A version as it is kept.
 type Numbers = [(u64, u64, u64, i64, i64); 2];

@@ -121,7 +121,7 @@ fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Resu
     if root.get("parentID").some_str().is_some_and(is_stored) {
         return Ok(None);
     }
-    let time = |key: &str| root.get("time").get(key).u64().and_then(|t| i64::try_from(t).ok());
+    let time = |key: &str| record::moment_of(root.get("time").get(key));
     let mut stored = Stored {
         id: id.to_owned(),
         directory: root.get("directory").some_str().map(str::to_owned),
@@ -169,7 +169,7 @@ fn session(path: &Path, id: &str, problems: &mut Vec<(PathBuf, String)>) -> Resu
         let mute = last && record::ends_without_a_word(message);
         if last {
             stored.stand = record::stand(message);
-            let at = |key: &str| message.get("time").get(key).u64().and_then(|t| i64::try_from(t).ok());
+            let at = |key: &str| record::moment_of(message.get("time").get(key));
             stored.since = at("created").unwrap_or(0);
             stored.updated = stored.updated.max(at("completed").unwrap_or(stored.since));
             if is("user")

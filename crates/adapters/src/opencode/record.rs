@@ -14,10 +14,12 @@ use crate::json::{Bad, Doc, Keep, Value};
 use crate::needs::Need;
 use crate::tool::Call;
 
+/// No time that is stored is later: the end of the year 9999, in milliseconds.
+const LATEST: i64 = 253_402_300_799_999;
 /// A message that is older than its session by more than that was another session's.
 const COPIED_MS: i64 = 1000;
 /// More calls than that are not asked for at once.
-const MOST: usize = 64;
+pub const MOST: usize = 64;
 
 /// How the last turn stands.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -64,6 +66,8 @@ pub struct Stored {
     pub since: i64,
     /// Tools that run, or wait to.
     pub calls: Vec<Pending>,
+    /// What was said last was asked by the second interface, of which the log tells nothing.
+    pub second: bool,
     /// What of it could not be read.
     pub problem: Option<String>,
     /// Where it is stored.
@@ -139,6 +143,16 @@ const PART: Keep = |parent, key| match parent {
     _ => false,
 };
 
+/// A time as it is stored, whatever number that is.
+pub fn moment(stored: i64) -> i64 {
+    stored.clamp(0, LATEST)
+}
+
+/// A time of a message or a part.
+pub fn moment_of(stored: Value<'_>) -> Option<i64> {
+    stored.u64().map(|t| moment(i64::try_from(t).unwrap_or(i64::MAX)))
+}
+
 /// A message.
 pub fn message(json: &[u8]) -> Result<Doc, String> {
     parse(json, MESSAGE, 2000).map_err(|_| "a message is not JSON".to_owned())
@@ -190,7 +204,7 @@ pub fn stand(message: Value<'_>) -> Stand {
 /// How a turn stands that ends with a message of a person's, by the newest of the agent's: what was queued is not taken
 /// up after an error, nor after a person has ended what went before.
 pub fn stand_behind(asked: i64, answer: Value<'_>) -> Option<Stand> {
-    let ended = answer.get("time").get("completed").u64().and_then(|t| i64::try_from(t).ok());
+    let ended = moment_of(answer.get("time").get("completed"));
     let ended = answer.get("error").exists() && ended.is_some_and(|at| at >= asked);
     ended.then(|| stand(answer))
 }
@@ -220,7 +234,7 @@ fn pending(part: Value<'_>) -> Option<Pending> {
             part.get("callID").str().unwrap_or(""),
             part.get("tool").some_str().unwrap_or("tool"),
             state.get("input"),
-            state.get("time").get("start").u64().and_then(|t| i64::try_from(t).ok()),
+            moment_of(state.get("time").get("start")),
         ),
         begun: state.get("metadata").exists(),
     })
@@ -246,7 +260,13 @@ fn refused(part: Value<'_>) -> Option<String> {
 pub fn spoken(part: Value<'_>) -> Option<&str> {
     let said =
         part.get("type").str() == Some("text") && !part.get("synthetic").is_true() && !part.get("ignored").is_true();
-    part.get("text").some_str().filter(|_| said).map(str::trim).filter(|t| !t.is_empty())
+    part.get("text").some_str().filter(|_| said).map(|t| unquoted(t.trim())).filter(|t| !t.is_empty())
+}
+
+/// What was said, without the quotes that `run` puts around an argument that holds a blank.
+fn unquoted(text: &str) -> &str {
+    let within = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+    within.filter(|t| t.contains(' ') && !t.contains('"')).unwrap_or(text)
 }
 
 /// Title, unless it is the one that every session starts with.
@@ -279,13 +299,34 @@ impl Sum {
         }
         let provider = message.get("providerID").some_str();
         let model = message.get("modelID").some_str();
-        self.model = model.map(|m| provider.map_or_else(|| m.to_owned(), |p| format!("{p}/{m}")));
-        let Some(t) = tokens(message.get("tokens")) else { return self.lack() };
-        self.tokens.input += t.input;
-        self.tokens.output += t.output;
-        self.tokens.cache_read += t.cache_read;
-        self.tokens.cache_write += t.cache_write;
-        self.cost += message.get("cost").f64().unwrap_or(0.0);
+        let model = model.map(|m| provider.map_or_else(|| m.to_owned(), |p| format!("{p}/{m}")));
+        match tokens(message.get("tokens")) {
+            Some(tokens) => self.count(model, tokens, message.get("cost").f64()),
+            None => {
+                self.model = model;
+                self.lack();
+            }
+        }
+    }
+
+    /// Takes in what an answer of this model used.
+    pub fn count(&mut self, model: Option<String>, t: Tokens, cost: Option<f64>) {
+        self.model = model;
+        let sum = &mut self.tokens;
+        sum.input = sum.input.saturating_add(t.input);
+        sum.output = sum.output.saturating_add(t.output);
+        sum.cache_read = sum.cache_read.saturating_add(t.cache_read);
+        sum.cache_write = sum.cache_write.saturating_add(t.cache_write);
+        self.cost += cost.unwrap_or(0.0);
+    }
+
+    /// The tokens, and what they cost, together with what is known besides.
+    pub fn with(&self, other: Tokens, cost: Option<f64>) -> (Option<Tokens>, Option<f64>) {
+        let mut all = Sum { tokens: self.tokens, cost: self.cost, lacks: self.lacks, model: None };
+        all.count(None, other, cost);
+        let (tokens, told) = all.told();
+        // Of the one or the other the price may not be known.
+        (tokens, told.filter(|_| cost.is_some() && self.told().1.is_some()))
     }
 
     /// Something could not be added.
@@ -302,7 +343,7 @@ impl Sum {
 
 /// What it cost. OpenCode writes 0 where it knows no price, too.
 pub fn cost(cost: Option<f64>, tokens: Option<Tokens>) -> Option<f64> {
-    let used = tokens.is_some_and(|t| t.input + t.output + t.cache_read + t.cache_write > 0);
+    let used = tokens.is_some_and(|t| [t.input, t.output, t.cache_read, t.cache_write].iter().any(|count| *count > 0));
     cost.filter(|c| c.is_finite() && *c >= 0.0 && (*c > 0.0 || !used))
 }
 
@@ -313,9 +354,11 @@ pub fn tokens(of: Value<'_>) -> Option<Tokens> {
     let count = |v: Value<'_>| v.u64();
     let (input, output) = (count(of.get("input"))?, count(of.get("output"))?);
     let (cache_read, cache_write) = (count(of.get("cache").get("read"))?, count(of.get("cache").get("write"))?);
-    let is_in = count(of.get("total")).is_some_and(|all| all == input + output + cache_read + cache_write);
+    let each = [output, cache_read, cache_write];
+    let sum = each.into_iter().try_fold(input, u64::checked_add);
+    let is_in = sum.is_some() && count(of.get("total")) == sum;
     let reasoning = count(of.get("reasoning")).filter(|_| !is_in).unwrap_or(0);
-    Some(Tokens { input, output: output + reasoning, cache_read, cache_write })
+    Some(Tokens { input, output: output.saturating_add(reasoning), cache_read, cache_write })
 }
 
 #[cfg(test)]
@@ -342,6 +385,19 @@ mod tests {
         let refused = r#"{"role":"assistant","error":{"name":"APIError","data":{"message":"who?","statusCode":401}}}"#;
         assert_eq!(stands(refused), Stand::Failed("who?".into(), Some(Need::Login)));
         assert!(matches!(stands(r#"{"role":"robot"}"#), Stand::Unread(_)));
+    }
+
+    #[test]
+    fn the_quotes_of_an_argument_are_not_what_was_said() {
+        let said = |text: &str| {
+            let json = serde_json::json!({"type": "text", "text": text}).to_string();
+            spoken(part(json.as_bytes(), 600).expect("JSON").root()).unwrap_or_default().to_owned()
+        };
+        assert_eq!(said("\"fix it\"\n"), "fix it");
+        for whole in ["fix it", "\"word\"", "\"a b\" and \"c d\"", "\"say \\\"a b\\\" now\"", "\"fix it", "\"", "\"\""]
+        {
+            assert_eq!(said(whole), whole);
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use lariat_core::{Ask, AskKind, Fact, Observation, Outcome, State, Time, Turn, Untrusted, Witness};
+use lariat_sys::point::takes;
+use lariat_sys::scan::Process;
 
 use super::bind::{self, Agent, Held, Hold, LOGGED_MS, Loose, SLACK_MS};
 use super::log::{self, Heard};
@@ -12,12 +14,22 @@ use crate::agent_process as ap;
 use crate::look::{About, Look, Report, Scope, Sighting};
 use crate::tool::Call;
 
+/// What becomes of a turn that nobody is at.
+const LEFT: &str = "the process that ran it is gone";
+
+/// Whoever has such a session open need not be at its turn, and whoever is may be gone.
+const UNTOLD: &str = "asked by the second interface of a server: nothing tells who runs it";
+
+/// A shell that may begins sooner than this.
+const BEGINNING_MS: i64 = 2000;
+
 /// Tells of every session.
 pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     let all = look.scope == Scope::All || look.table.is_err();
     let since = bind::loose_since(agents, look.now.0);
     let named = bind::named(agents);
-    let read = db::read(look, &db::Wanted { all, named: &named, since });
+    let second_since = bind::second_since(agents);
+    let read = db::read(look, &db::Wanted { all, named: &named, since, second_since });
     let unread = read.as_ref().err().cloned();
     let contents = read.ok().flatten().unwrap_or_default();
     let problem = unread.clone().or_else(|| contents.damage.clone());
@@ -44,6 +56,8 @@ pub fn tell(look: &Look<'_>, agents: &[Agent], report: &mut Report) {
     for stored in sessions {
         let hold = held.sessions.remove(&stored.id);
         let below = hold.as_ref().map_or_else(Vec::new, |h| at_work(h, below.get(&stored.id)));
+        let (mute, call) = (|h: &Hold| is_mute(h) && ap::comes_up(look, &h.bond.process), unheard(&stored, &below));
+        report.unhinted |= hold.as_ref().is_some_and(|h| mute(h) || (h.heard.is_none() && call.is_some()));
         report.add((look.judge)(NAME, sighting(look, &mut held, stored, hold, &below)));
     }
     // Named by a process and not stored, or not to be read.
@@ -91,16 +105,19 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
     let seen = |fact| Observation::new(Witness::Store, fact).at(updated).from(source.clone());
     let mut fact = turn(&stored, below);
     if hold.as_ref().is_some_and(|hold| stored.is_open() && !is_run(look, hold, &held.loose, &stored)) {
-        fact = Fact::Turn(Turn::Over(Outcome::Failed("the process that ran it is gone".into())));
+        fact = Fact::Turn(Turn::Over(Outcome::Failed(LEFT.into())));
     }
     let open = matches!(fact, Fact::Turn(Turn::Open(_)));
     match &hold {
         Some(hold) => {
             observations.push(hold.bond.evidence.clone());
             observations.extend(hosting(hold));
-            let (now, more) = as_of(hold, &stored, fact);
+            let (now, more) = as_of(look, hold, &stored, below, fact);
             fact = now;
-            match asks(hold, &stored, below) {
+            if stored.second && stored.is_open() && matches!(fact, Fact::Turn(Turn::Open(_))) {
+                fact = Fact::TurnUnread(UNTOLD.into());
+            }
+            match asks(look, hold, &stored, below) {
                 Some(Asked::Sure(asks)) => observations.push(asks),
                 Some(Asked::Perhaps(what)) => fact = Fact::TurnUnread(what.into()),
                 None => {}
@@ -129,6 +146,7 @@ fn sighting(look: &Look<'_>, held: &mut Held, stored: Stored, hold: Option<Hold>
         about,
         named: Vec::new(),
         missed: Vec::new(),
+        outlived: false,
         shared: hold.as_ref().is_some_and(|h| h.shared),
         process: hold.map(|h| h.bond.process),
         transcript: Some(stored.transcript),
@@ -169,9 +187,9 @@ fn working(who: &str) -> Untrusted {
 }
 
 /// What the record means for a process that may be younger. One that has recorded
-/// nothing yet and has not come up is starting; a terminal that has come up
-/// stands at its prompt, whatever an earlier process left behind.
-fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>) {
+/// nothing yet and has not come up is starting; a terminal that has come up, or whose log
+/// does not tell and that had the time, stands at its prompt, whatever an earlier process left behind.
+fn as_of(look: &Look<'_>, hold: &Hold, stored: &Stored, below: &[&Stored], fact: Fact) -> (Fact, Option<Observation>) {
     let started = ap::started(&hold.bond.process).0;
     let named = hold.heard.as_ref().is_some_and(|h| !h.sessions.is_empty());
     let left_open = stored.is_open() && stored.updated + SLACK_MS < started;
@@ -184,6 +202,13 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
         let ready = hold.kind == Kind::Agent && stored.stand == Stand::Never;
         return (fact, ready.then(|| Observation::new(Witness::Store, Fact::State(State::Idle))));
     }
+    if below.is_empty() && is_mute(hold) && ap::is_up(look, &hold.bond.process) {
+        match fact {
+            Fact::Turn(Turn::Open(_)) => return (Fact::Turn(Turn::Over(Outcome::Failed(LEFT.into()))), None),
+            Fact::Turn(Turn::Over(_)) => return (fact, None),
+            _ => {}
+        }
+    }
     let note = Fact::Note(Untrusted::new(format!("{}, before this process started", fact.told().raw())));
     let heard = hold.heard.as_ref().filter(|h| h.up && hold.kind == Kind::Terminal);
     let idle = heard.map(|h| {
@@ -192,8 +217,14 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
     match (stored.stand == Stand::Never, &idle) {
         (true, _) => (fact, idle),
         (false, Some(_)) if !stored.is_open() => (fact, idle),
-        (false, _) => (note, idle),
+        (false, Some(_)) => (Fact::Turn(Turn::Over(Outcome::Failed(LEFT.into()))), idle),
+        (false, None) => (note, None),
     }
+}
+
+/// Whether a terminal's log does not tell if it has come up.
+fn is_mute(hold: &Hold) -> bool {
+    hold.kind == Kind::Terminal && hold.heard.as_ref().is_none_or(|h| !h.whole && !h.up)
 }
 
 /// No process has it: gone, unless one could have it unseen. Whoever runs a turn
@@ -203,13 +234,13 @@ fn as_of(hold: &Hold, stored: &Stored, fact: Fact) -> (Fact, Option<Observation>
 fn presence(look: &Look<'_>, loose: &[Loose], stored: &Stored) -> Observation {
     let fact = match look.table {
         Err(why) => Fact::Unseen(Untrusted::new(format!("the process table could not be read: {why}"))),
-        Ok(_) => match loose.iter().find(|l| could_run(look, l, stored) || could_show(l, stored)) {
-            Some(l) if could_show(l, stored) && !l.continues => Fact::Unseen(Untrusted::new(format!(
+        Ok(_) => match loose.iter().find(|l| could_run(look, l, stored) || could_show(look, l, stored)) {
+            Some(l) if could_show(look, l, stored) && !l.continues => Fact::Unseen(Untrusted::new(format!(
                 "opencode process {} is a terminal beside a server, or has a client, and may have it open: nothing tells \
                  which session that is",
                 l.pid
             ))),
-            Some(l) if could_show(l, stored) => Fact::Unseen(Untrusted::new(format!(
+            Some(l) if could_show(look, l, stored) => Fact::Unseen(Untrusted::new(format!(
                 "opencode process {} went on with the last session of its directory, which may be this one",
                 l.pid
             ))),
@@ -233,7 +264,9 @@ fn could_run(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
     let new = loose.makes && since && stored.stand == Stand::Never; // what a server has made is nobody's yet
     let open = new || matches!(stored.stand, Stand::Open | Stand::Unread(_)) || loose.own && !loose.quiet;
     let written = stored.updated + SLACK_MS >= loose.started;
-    let logged = loose.quiet && (look.now.0 - stored.updated > LOGGED_MS || is_anothers(loose.heard.as_ref(), stored));
+    let logged = loose.quiet
+        && !stored.second
+        && (look.now.0 - stored.updated > LOGGED_MS || is_anothers(loose.heard.as_ref(), stored));
     loose.runs && open && written && !logged && loose.is_at(stored)
 }
 
@@ -243,11 +276,13 @@ fn is_anothers(heard: Option<&Heard>, stored: &Stored) -> bool {
 }
 
 /// What a terminal that was told to continue shows, it does not say before it is asked something; a terminal of a
-/// server never says it.
-fn could_show(loose: &Loose, stored: &Stored) -> bool {
+/// server never says it, and what it has just had made its server has not named yet.
+fn could_show(look: &Look<'_>, loose: &Loose, stored: &Stored) -> bool {
+    let since = |at: i64| at + SLACK_MS >= loose.started && look.now.0 - at <= LOGGED_MS;
+    let new = loose.makes && !loose.runs && stored.stand == Stand::Never && stored.created.is_some_and(since);
     let touched = || stored.updated > loose.started && loose.is_at(stored);
     let continues = loose.continues && (loose.last.as_ref() == Some(&stored.id) || touched());
-    continues || loose.shows.contains(&stored.id) || (loose.orphan && touched())
+    new || continues || loose.shows.contains(&stored.id) || (loose.orphan && touched())
 }
 
 /// Whether anybody could run the open turn of a session that is held. A terminal of a server shows it, and does not; nor
@@ -270,14 +305,14 @@ enum Asked {
 /// person: the session's own, or one of a sub-agent's. Shells and sub-agents show
 /// that they run; what is done with files, and questions, end when answered. Of
 /// other tools it cannot be told whether they were allowed meanwhile.
-fn asks(hold: &Hold, stored: &Stored, below: &[&Stored]) -> Option<Asked> {
+fn asks(look: &Look<'_>, hold: &Hold, stored: &Stored, below: &[&Stored]) -> Option<Asked> {
     if let Stand::Failed(error, Some(need)) = &stored.stand {
         // What an earlier process lacked, this one may have.
         let own = stored.updated >= ap::started(&hold.bond.process).0;
         let seen = Observation::new(Witness::Store, Fact::Asks(need.ask(error))).at(Some(Time(stored.updated)));
         return own.then_some(Asked::Sure(seen));
     }
-    let heard = hold.heard.as_ref()?;
+    let Some(heard) = &hold.heard else { return waits_unheard(look, hold, unheard(stored, below)?).map(Asked::Sure) };
     let open = [stored].into_iter().filter(|s| s.is_open()).chain(below.iter().copied());
     let calls = open.flat_map(|s| &s.calls).filter(|p| !p.begun).map(|p| &p.call);
     let waits = |call: &Call| heard.asked(&call.name).filter(|at| call.at.is_some_and(|start| at + SLACK_MS >= start));
@@ -303,4 +338,25 @@ fn asks(hold: &Hold, stored: &Stored, below: &[&Stored]) -> Option<Asked> {
         )))
     };
     sure.map(told).or_else(perhaps)
+}
+
+/// A shell that has not begun is most of a wait's traces in the record.
+fn unheard<'a>(stored: &'a Stored, below: &[&'a Stored]) -> Option<&'a Call> {
+    let open = [stored].into_iter().filter(|s| s.is_open() && !s.second).chain(below.iter().copied());
+    let mut calls = open.flat_map(|s| &s.calls).filter(|p| !p.begun).map(|p| &p.call);
+    calls.find(|call| matches!(call.name.as_str(), "bash" | "shell"))
+}
+
+/// Without a log: what a terminal has called for and not begun after a while, though nothing has started below it since,
+/// waits for leave. (Without a terminal it asks nobody, and what a server runs is not below the one that shows it.)
+fn waits_unheard(look: &Look<'_>, hold: &Hold, call: &Call) -> Option<Observation> {
+    let (table, at) = (look.table.ok()?, call.at?);
+    let pid = hold.bond.process.pid;
+    let own = hold.kind == Kind::Terminal && at >= ap::started(&hold.bond.process).0;
+    let begun = |child: &Process| ap::started(child).0 + SLACK_MS >= at && !child.is_copy_of_parent(table);
+    if !own || look.now.0 - at < takes("beginning", BEGINNING_MS) || table.descendants(pid).into_iter().any(begun) {
+        return None;
+    }
+    let ask = Ask { kind: AskKind::Permission, text: Untrusted::new(call.told()) };
+    Some(Observation::new(Witness::Process, Fact::Asks(ask)).at(Some(Time(at))).from(format!("/proc/{pid}/task")))
 }

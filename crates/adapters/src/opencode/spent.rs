@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lariat_core::Warning;
+use lariat_core::{Tokens, Warning};
 use lariat_sys::file::{self, Directory, Kind};
+use rusqlite::Connection;
 
-use super::{db, record, warning};
+use super::{open, record, second, warning};
 use crate::json::{Doc, Value};
 use crate::look::Look;
 use crate::spent::{self, Known, Spent, Tell, Use};
@@ -42,18 +43,23 @@ impl Session {
         }
         let told = message.get("tokens");
         let Some(tokens) = record::tokens(told) else { return !told.exists() };
-        let cost = record::cost(message.get("cost").f64(), Some(tokens));
-        let used = tokens.input + tokens.output + tokens.cache_read + tokens.cache_write > 0;
-        if !used {
+        if tokens == Tokens::default() {
             return true;
         }
         let time = |key: &str| message.get("time").get(key).u64().unwrap_or(0);
         let model = message.get("modelID").some_str().unwrap_or("unknown");
         let provider = message.get("providerID").some_str();
         let model = provider.map_or_else(|| model.to_owned(), |p| format!("{p}/{model}"));
+        self.count(model, tokens, message.get("cost").f64(), [time("created"), time("completed")]);
+        true
+    }
+
+    /// Takes in what an answer used, which was begun and done at these times.
+    fn count(&mut self, model: String, tokens: Tokens, cost: Option<f64>, [created, completed]: [u64; 2]) {
+        let cost = record::cost(cost, Some(tokens));
         let numbers = [
-            time("created"),
-            time("completed"),
+            created,
+            completed,
             tokens.input,
             tokens.output,
             tokens.cache_read,
@@ -61,13 +67,12 @@ impl Session {
             cost.unwrap_or(0.0).to_bits(),
         ];
         let known = spent::known_by(&[model.as_bytes(), numbers.map(u64::to_le_bytes).as_flattened()]);
-        let at = i64::try_from(time("created") / 1000).ok().filter(|at| *at > 0);
+        let at = Some(record::moment(i64::try_from(created).unwrap_or(i64::MAX)) / 1000).filter(|at| *at > 0);
         let model = self.models.iter().position(|m| *m == model).unwrap_or_else(|| {
             self.models.push(model);
             self.models.len() - 1
         });
         self.uses.push((known, Use { at, model, tokens, cost: cost.and_then(spent::usd), answers: 1 }));
-        true
     }
 }
 
@@ -78,7 +83,7 @@ type Problems = Vec<(PathBuf, String)>;
 pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warning> {
     let mut problems: Problems = Vec::new();
     let path = &look.places.opencode_db;
-    let read = db::with(path, Some(look.now), |db| stored(db, path)).unwrap_or_else(|why| {
+    let read = open::with(path, Some(look.now), |db| stored(db, path)).unwrap_or_else(|why| {
         problems.push((path.clone(), why));
         None
     });
@@ -112,7 +117,7 @@ pub fn tell(look: &Look<'_>, only: Option<&str>, to: &mut Tell<'_>) -> Vec<Warni
 }
 
 /// What the database holds, and what in it cannot be read.
-fn stored(db: &db::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
+fn stored(db: &open::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
     let (mut sessions, mut problems) = (Sessions::new(), Problems::new());
     let connection = db.connection();
     if connection.query_row("SELECT count(*) FROM sqlite_master WHERE name = 'message'", [], |r| r.get(0)) == Ok(0) {
@@ -123,8 +128,8 @@ fn stored(db: &db::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
     let mut rows = asked.query([])?;
     while let Some(row) = rows.next()? {
         let begun = row.get_ref(3)?.as_i64().ok().and_then(|at| u64::try_from(at).ok()).unwrap_or(0);
-        let session = Session { begun, parent: db::text(row, 1), dir: db::text(row, 2), ..Session::default() };
-        sessions.insert(db::text(row, 0).unwrap_or_default(), session);
+        let session = Session { begun, parent: open::text(row, 1), dir: open::text(row, 2), ..Session::default() };
+        sessions.insert(open::text(row, 0).unwrap_or_default(), session);
     }
     let mut asked = connection.prepare("SELECT session_id, data FROM message")?;
     let mut rows = asked.query([])?;
@@ -139,19 +144,42 @@ fn stored(db: &db::Db, path: &Path) -> rusqlite::Result<(Sessions, Problems)> {
                 break;
             }
         };
-        let session = sessions.entry(db::text(row, 0).unwrap_or_default()).or_default();
+        let session = sessions.entry(open::text(row, 0).unwrap_or_default()).or_default();
         match record::message(row.get_ref(1)?.as_bytes().unwrap_or_default()) {
             Ok(message) if session.take(message.root()) => {}
             _ => broken += 1,
         }
     }
+    drop(rows);
+    drop(asked);
+    let more = second::is_there(connection).and_then(|there| match there {
+        true => answers(connection, &mut sessions),
+        false => Ok(0),
+    });
+    match more {
+        Ok(more) => broken += more,
+        Err(e) => problems.push((path.to_owned(), format!("messages could not all be read: {e}"))),
+    }
     if broken > 0 {
         problems.push((path.to_owned(), format!("{broken} messages cannot be read; what they used is not counted")));
     }
-    drop(rows);
-    drop(asked);
     moment.finish()?;
     Ok((sessions, problems))
+}
+
+/// Adds what the second interface was asked; how many answers cannot be read.
+fn answers(connection: &Connection, sessions: &mut Sessions) -> rusqlite::Result<usize> {
+    let mut broken = 0;
+    let mut asked = connection.prepare(&second::answers())?;
+    let mut rows = asked.query([])?;
+    while let Some(row) = rows.next()? {
+        let session = sessions.entry(open::text(row, 0).unwrap_or_default()).or_default();
+        match second::spent(row.get_ref(1)?.as_bytes().unwrap_or_default()) {
+            Ok(told) => told.into_iter().for_each(|u| session.count(u.model, u.tokens, u.cost, u.times)),
+            Err(_) => broken += 1,
+        }
+    }
+    Ok(broken)
 }
 
 /// Adds what the older layouts hold of sessions that the database, or the newer of them, does not know.

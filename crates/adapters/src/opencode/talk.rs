@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use lariat_core::Time;
 
-use super::{db, legacy, record};
+use super::{legacy, open, record};
 use crate::json::{Doc, Value};
 use crate::talk::{Archive, Said, Speaker, Talk, place, push};
 use crate::tool::gist;
@@ -52,9 +52,13 @@ impl Archive for Conversations {
 
     fn end(&self, transcript: &Path) -> io::Result<u64> {
         let Some((path, id)) = in_database(transcript) else { return Ok(older(transcript)?.len() as u64) };
+        let second = ask(path, |db| super::second::said(db.connection(), id, 0, Some(1)))?;
+        if let Some(talk) = second {
+            return Ok(talk.offset);
+        }
         let last = ask(path, |db| {
             let newest = "SELECT max(rowid) FROM part WHERE session_id = ?1";
-            db.connection().query_row(newest, [id], |row| Ok(db::number(row, 0)))
+            db.connection().query_row(newest, [id], |row| Ok(open::number(row, 0)))
         })?;
         Ok(last.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
@@ -71,14 +75,18 @@ fn in_database(transcript: &Path) -> Option<(&Path, &str)> {
     Some((transcript.parent()?, id))
 }
 
-fn ask<T>(path: &Path, what: impl Fn(&db::Db) -> rusqlite::Result<T>) -> io::Result<T> {
-    let told = db::with(path, None, what).map_err(io::Error::other)?;
+fn ask<T>(path: &Path, what: impl Fn(&open::Db) -> rusqlite::Result<T>) -> io::Result<T> {
+    let told = open::with(path, None, what).map_err(io::Error::other)?;
     told.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// The parts after a row, or the last ones.
 fn from_database(path: &Path, id: &str, offset: u64, last: Option<u64>) -> io::Result<Talk> {
     let limit = last.map_or(i64::MAX, |n| i64::try_from(n).unwrap_or(i64::MAX));
+    let second = ask(path, |db| super::second::said(db.connection(), id, offset, last))?;
+    if let Some(talk) = second {
+        return Ok(talk);
+    }
     let rows = ask(path, |db| {
         let newest = "SELECT p.rowid, p.data, p.time_created, m.data, m.id FROM part p JOIN message m ON m.id = p.message_id \
                       WHERE p.session_id = ?1 AND p.rowid > ?2 AND (?4 IS NULL OR m.id < ?4) ORDER BY p.rowid DESC LIMIT ?3";
@@ -86,7 +94,7 @@ fn from_database(path: &Path, id: &str, offset: u64, last: Option<u64>) -> io::R
         let undone = db.undone(id)?;
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
         let rows = asked.query_map(rusqlite::params![id, offset, limit, undone], |row| {
-            Ok((db::number(row, 0), db::text(row, 1), db::number(row, 2), db::text(row, 3), db::text(row, 4)))
+            Ok((open::number(row, 0), open::text(row, 1), open::number(row, 2), open::text(row, 3), open::text(row, 4)))
         })?;
         rows.collect::<Result<Vec<_>, _>>()
     })?;

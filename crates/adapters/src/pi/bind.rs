@@ -28,6 +28,8 @@ pub struct Hold {
     pub id: String,
     /// What the process tells of itself, if it does.
     pub word: Option<Word>,
+    /// A tool of the session's is at work below it.
+    pub tool: bool,
 }
 
 /// Holders by the session's file, which need not be written yet.
@@ -74,7 +76,7 @@ fn by_arguments(look: &Look<'_>, process: &Process, run: ap::Run) -> Option<(Pat
     let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
         .from(format!("/proc/{}/cmdline", process.pid));
     let bond = Bond { process: process.clone(), evidence };
-    Some((folder.join(name), Hold { bond, id: id.to_owned(), word: None }))
+    Some((folder.join(name), Hold { bond, id: id.to_owned(), word: None, tool: false }))
 }
 
 /// What lariat launched this very process for. A nested one has the same mark, and is another process.
@@ -83,7 +85,7 @@ fn by_launch(look: &Look<'_>, process: &Process) -> Option<Hold> {
     let by = "lariat launched it for this session, and it says nothing else";
     let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(process.pid), by: by.into() })
         .from(format!("/proc/{}/environ", process.pid));
-    Some(Hold { bond: Bond { process: process.clone(), evidence }, id, word: None })
+    Some(Hold { bond: Bond { process: process.clone(), evidence }, id, word: None, tool: false })
 }
 
 /// Whether a process keeps its sessions where we look.
@@ -115,7 +117,7 @@ fn by_word(process: &Process, word: Option<Word>) -> Option<(PathBuf, Hold)> {
         .at(word.said_at())
         .from(format!("/proc/{}/environ", process.pid));
     let bond = Bond { process: process.clone(), evidence };
-    Some((file, Hold { bond, id: word.id.clone(), word: Some(word) }))
+    Some((file, Hold { bond, id: word.id.clone(), word: Some(word), tool: false }))
 }
 
 /// A tool that the process runs carries the session. Not looked at is what a nested Pi runs.
@@ -135,7 +137,7 @@ fn by_child(table: &Table, parent: &Process) -> Option<(PathBuf, Hold)> {
         let evidence = Observation::new(Witness::Process, Fact::Alive { pid: Some(parent.pid), by: by.into() })
             .from(format!("/proc/{}/environ", child.pid));
         let bond = Bond { process: parent.clone(), evidence };
-        return Some((PathBuf::from(file), Hold { bond, id: id.to_owned(), word: None }));
+        return Some((PathBuf::from(file), Hold { bond, id: id.to_owned(), word: None, tool: true }));
     }
     None
 }

@@ -13,7 +13,7 @@ use lariat_sys::scan::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::agent_process as ap;
-use crate::json::{Doc, Keep, Value};
+use crate::json::{Doc, Value};
 use crate::look::Look;
 use crate::reader::Fold;
 use crate::store::{Found, read_all};
@@ -78,12 +78,12 @@ struct Events {
 }
 
 impl Fold for Events {
-    const KEEP: Keep = |_, key| {
+    fn keeps(_: &[u8], key: &[u8]) -> bool {
         matches!(
             key,
             b"event" | b"pid" | b"at" | b"id" | b"file" | b"cwd" | b"prompt" | b"asks" | b"login" | b"terminal"
         )
-    };
+    }
 
     fn line(&mut self, line: Value<'_>) {
         let pid = line.get("pid").u64().and_then(|pid| u32::try_from(pid).ok());
@@ -156,7 +156,7 @@ pub fn was_at_work(folder: &Path, id: &str) -> io::Result<bool> {
     };
     let mut events = Events::default();
     // (The first of these lines may have lost its beginning, and the last one its end.)
-    let lines = last.split(|b| *b == b'\n').filter_map(|line| Doc::parse(line, Events::KEEP, 1 << 10).ok());
+    let lines = last.split(|b| *b == b'\n').filter_map(|line| Doc::parse(line, Events::keeps, 1 << 10).ok());
     lines.for_each(|line| events.line(line.root()));
     Ok(events.by_pid.values().any(|word| word.id == id && word.busy))
 }

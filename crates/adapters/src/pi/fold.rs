@@ -7,7 +7,8 @@
 //!  user ──> Open ── assistant toolUse / toolResult ──> Open
 //!             │── assistant stop, length ──> Over, well
 //!             │── assistant error ─────────> Over, failed
-//!             └── assistant aborted ───────> Over, aborted
+//!             │── assistant aborted ───────> Over, aborted
+//!             └── assistant, any other word ─> not known
 //! ```
 //!
 //! A signal writes nothing, so a turn that was cut off stays open. A fork begins with copies of its
@@ -16,7 +17,7 @@
 use lariat_core::{Time, Tokens};
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Keep, Keys, Value};
+use crate::json::{Keys, Value};
 use crate::reader::Fold;
 use crate::tool::Call;
 
@@ -34,6 +35,8 @@ pub enum Stand {
     Failed(String),
     /// Aborted, in the agent's words.
     Aborted(String),
+    /// Whether it is over, and how, is said by no word that is known.
+    Untold(String),
 }
 
 /// The fold of one session.
@@ -73,13 +76,13 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// What all assistant lines used, if each tells its own.
+    /// What all lines used, if each answer tells its own.
     pub fn tokens(&self) -> Option<Tokens> {
         let [input, output, cache_read, cache_write] = self.tokens;
         (!self.uncounted).then_some(Tokens { input, output, cache_read, cache_write })
     }
 
-    /// What all assistant lines cost, if Pi knew the price of each.
+    /// What all lines cost, if Pi knew the price of each.
     pub fn cost(&self) -> Option<f64> {
         (!self.unpriced).then_some(self.cost)
     }
@@ -99,18 +102,24 @@ impl Transcript {
             "toolResult" => {
                 let id = message.get("toolCallId").str().unwrap_or("");
                 self.calls.retain(|call| call.id != id);
-                self.stand = Stand::Open;
+                self.uses_beside(message);
+                // What a tool still gives does not open a turn again that was aborted.
+                if !matches!(self.stand, Stand::Aborted(_)) {
+                    self.stand = Stand::Open;
+                }
             }
             "assistant" => self.assistant(message),
             _ => {} // the system's prompt, a command typed with `!`, an extension's note
         }
     }
 
-    fn assistant(&mut self, message: Value<'_>) {
-        let usage = message.get("usage");
+    /// What a model has used: for an answer, or beside those.
+    fn uses(&mut self, usage: Value<'_>) {
         let mut used = false;
-        for (sum, key) in self.tokens.iter_mut().zip(["input", "output", "cacheRead", "cacheWrite"]) {
-            let count = usage.get(key).count();
+        let count = |key: &str| usage.get(key);
+        let all =
+            [count("input").whole(), count("output").whole(), count("cacheRead").count(), count("cacheWrite").count()];
+        for (sum, count) in self.tokens.iter_mut().zip(all) {
             self.uncounted |= count.is_none();
             let count = count.unwrap_or(0);
             *sum = sum.saturating_add(count);
@@ -121,6 +130,17 @@ impl Transcript {
         self.cost += cost;
         self.uncounted |= !usage.exists();
         self.unpriced |= cost == 0.0 && (used || self.uncounted);
+    }
+
+    /// What was used for no answer (a summary, a tool's own model, a cache kept warm) stands in the line itself.
+    fn uses_beside(&mut self, line: Value<'_>) {
+        if line.get("usage").exists() {
+            self.uses(line.get("usage"));
+        }
+    }
+
+    fn assistant(&mut self, message: Value<'_>) {
+        self.uses(message.get("usage"));
         if let Some(model) = message.get("model").some_str() {
             self.model = Some(model.to_owned());
         }
@@ -129,8 +149,10 @@ impl Transcript {
         self.stand = match message.get("stopReason").str() {
             Some("error") => Stand::Failed(said.unwrap_or("the turn failed").to_owned()),
             Some("aborted") => Stand::Aborted(said.unwrap_or("the turn was aborted").to_owned()),
-            Some("toolUse") => Stand::Open,
-            _ => Stand::Well,
+            Some("toolUse" | "pending") => Stand::Open,
+            Some("stop" | "length") => Stand::Well,
+            Some(word) => Stand::Untold(format!("its last reply ended by a word that is not known: {word}")),
+            None => Stand::Untold("its last reply does not say how it ended".into()),
         };
         self.failures = if matches!(self.stand, Stand::Failed(_)) { self.failures.saturating_add(1) } else { 0 };
         if self.stand != Stand::Open {
@@ -171,7 +193,14 @@ static KEYS: Keys = Keys::new(&[
 ]);
 
 impl Fold for Transcript {
-    const KEEP: Keep = |parent, key| KEYS.has(key) || parent == b"arguments";
+    fn keeps(parent: &[u8], key: &[u8]) -> bool {
+        KEYS.has(key) || parent == b"arguments"
+    }
+
+    fn reads(line: Value<'_>) -> bool {
+        let says = line.get("message").get("role").str().is_some();
+        line.has_kind() && (says || line.get("type").word() != b"message")
+    }
 
     fn line(&mut self, line: Value<'_>) {
         let entry = line.get("id").some_str();
@@ -192,6 +221,7 @@ impl Fold for Transcript {
             }
             "model_change" => self.model = text("modelId").or(self.model.take()),
             "session_info" => self.name = text("name"),
+            "usage" | "compaction" | "branch_summary" => self.uses_beside(line),
             "message" => {
                 self.message(line.get("message"));
                 if line.get("message").get("role").str() == Some("user") {

@@ -47,6 +47,9 @@ pub fn tell(look: &Look<'_>, held: Held, by_id: Vec<Hold>, report: &mut Report) 
     let mut stored = files(look, report);
     let mut held = by_listed_path(held, &stored);
     stored.extend(elsewhere(&held, &stored));
+    // Nothing was ever written into it, and nobody is about to: it is no session.
+    let is_held = |s: &Stored| held.contains_key(&s.file.path) || by_id.iter().any(|h| s.named.as_ref() == Some(&h.id));
+    stored.retain(|s| s.file.key.size > 0 || s.file.key.inode == 0 || is_held(s));
     report.watch.extend(held.values().filter_map(|h| ap::launched_folder(look.places, h.bond.process.pid)));
     let mut names: HashMap<String, usize> = HashMap::new();
     for id in stored.iter().filter_map(|s| s.named.clone()) {
@@ -56,7 +59,6 @@ pub fn tell(look: &Look<'_>, held: Held, by_id: Vec<Hold>, report: &mut Report) 
     let everyone = look.scope == Scope::All || look.table.is_err() || !report.unbound.is_empty();
     let listed = stored.len();
     // One whose name does not tell its id, or tells one that another has, must be opened to be named.
-    let is_held = |s: &Stored| held.contains_key(&s.file.path) || by_id.iter().any(|h| s.named.as_ref() == Some(&h.id));
     let is_theirs = |file: &Path| strangers.could_hold(file).is_some();
     stored.retain(|s| {
         everyone || is_held(s) || is_theirs(&s.file.path) || s.named.as_ref().is_none_or(|id| names[id] > 1)
@@ -184,6 +186,11 @@ fn in_folder(look: &Look<'_>, folder: &Path) -> io::Result<InFolder> {
     Ok((found, below, problems))
 }
 
+/// The id in a file's name.
+fn named_in(file: &Found) -> Option<String> {
+    file.path.file_stem().and_then(|stem| id_in_name(stem.to_str()?)).map(str::to_owned)
+}
+
 /// The id in `2026-11-15T07-47-12-340Z_<id>`.
 fn id_in_name(stem: &str) -> Option<&str> {
     let (time, id) = stem.split_once('_')?;
@@ -265,11 +272,40 @@ fn named(mut seen: Vec<Seen>) -> Vec<(String, Seen)> {
     for s in &seen {
         *count.entry(s.id.clone()).or_default() += 1;
     }
-    let name = |s: Seen| match count[&s.id] {
+    let one = |s: Seen| match count[&s.id] {
         1 => (s.id.clone(), s),
-        _ => (format!("{}@{:08x}", s.id, xxh3_64(s.project.as_bytes()) as u32), s),
+        _ => (name(&s.id, &s.project), s),
     };
-    seen.into_iter().map(name).collect()
+    seen.into_iter().map(one).collect()
+}
+
+/// What a session is called that has its id together with one of another project.
+pub fn name(id: &str, project: &str) -> String {
+    format!("{id}@{:08x}", xxh3_64(project.as_bytes()) as u32)
+}
+
+/// The ids that sessions of several projects have.
+pub fn shared(look: &Look<'_>, files: &[(String, Found)]) -> HashSet<String> {
+    let mut count: HashMap<&str, usize> = HashMap::new();
+    files.iter().for_each(|(id, _)| *count.entry(id).or_default() += 1);
+    let read = |cache: &str, files: Vec<&(String, Found)>| -> Vec<Seen> {
+        let found: Vec<Found> = files.iter().map(|(_, file)| file.clone()).collect();
+        let folds = read_all::<Transcript>(look, cache, &found).into_iter().map(|r| r.map_err(|e| e.to_string()));
+        let stored = found.into_iter().map(|file| Stored { named: named_in(&file), file });
+        stored.zip(folds).map(|(s, fold)| Seen::of(s, fold)).collect()
+    };
+    let (unsure, named): (Vec<_>, Vec<_>) =
+        files.iter().partition(|(id, file)| count[id.as_str()] > 1 || named_in(file).is_none());
+    let mut all = read("pi-names", unsure);
+    // The others' names tell their ids, which nobody else has but who tells it by its first line alone.
+    let told: HashSet<&str> = all.iter().map(|s| s.id.as_str()).collect();
+    let more = read("pi-names-told", named.into_iter().filter(|(id, _)| told.contains(id.as_str())).collect());
+    all.extend(more);
+    let mut projects: HashMap<String, HashSet<String>> = HashMap::new();
+    for s in all {
+        projects.entry(s.id).or_default().insert(s.project);
+    }
+    projects.into_iter().filter(|(_, projects)| projects.len() > 1).map(|(id, _)| id).collect()
 }
 
 fn sighting(
@@ -309,9 +345,13 @@ fn sighting(
             observations.push(presence(look, cwd.as_deref(), report, theirs));
         }
     }
-    // A turn that an earlier process left open is none of this one's.
-    let young = hold.as_ref().is_some_and(|h| ap::is_before(updated, &h.bond.process));
+    // A turn that an earlier process left open is none of this one's, unless it has a tool of it at work.
+    let young = hold.as_ref().is_some_and(|h| !h.tool && ap::is_before(updated, &h.bond.process));
+    let rests = observations.iter().any(|o| o.fact == Fact::State(State::Idle));
     let turn = s.written.then(|| match turn(&s.read) {
+        Fact::Turn(Turn::Open(_)) if young && rests => {
+            Fact::Turn(Turn::Over(Outcome::Failed("it was cut off before this process started".into())))
+        }
         left @ Fact::Turn(Turn::Open(_)) if young => {
             Fact::Note(Untrusted::new(format!("{}, before this process started", left.told().raw())))
         }
@@ -344,6 +384,7 @@ fn sighting(
         process: hold.map(|h| h.bond.process),
         named: Vec::new(),
         missed: Vec::new(),
+        outlived: false,
         shared: false,
         transcript: s.written.then_some(s.file.path),
     }
@@ -420,6 +461,7 @@ fn turn(read: &Read) -> Fact {
         Stand::Well => Turn::Over(Outcome::Well),
         Stand::Failed(error) => Turn::Over(Outcome::Failed(error.clone().into())),
         Stand::Aborted(how) => Turn::Over(Outcome::Aborted(how.clone().into())),
+        Stand::Untold(why) => return Fact::TurnUnread(why.clone().into()),
     })
 }
 

@@ -71,7 +71,7 @@ pub struct Launch {
     /// Bring it back after a crash or reboot without asking
     #[arg(long)]
     pub keep: bool,
-    /// Although another agent works there
+    /// Go ahead even if another agent works in that directory
     #[arg(long)]
     pub force: bool,
     /// Further arguments for the agent
@@ -142,7 +142,7 @@ pub struct Resume {
     /// A variable for its environment
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
-    /// Although another agent works there
+    /// Go ahead even if another agent works in that directory
     #[arg(long)]
     pub force: bool,
     /// Further arguments for the agent
@@ -158,13 +158,13 @@ pub struct Restore {
     /// How many launched sessions may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max: Option<u32>,
-    /// Those of this host, by the lariat there
+    /// Act on this host's sessions, through its own lariat
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
     /// Only those that are kept (`launch --keep`, `lariat keep`)
     #[arg(long)]
     pub kept: bool,
-    /// As the settings say: all for `restore = "auto"`, those that are kept for "ask", none for "never"
+    /// Follow `restore` in the settings: "auto" brings back all, "ask" only kept sessions, "never" none
     #[arg(long, conflicts_with = "kept")]
     pub auto: bool,
     /// Write a systemd user unit that does `restore --yes --auto` at login
@@ -180,7 +180,7 @@ pub struct Keep {
     /// The session
     #[arg(value_name = "TARGET")]
     pub target: String,
-    /// No longer
+    /// Stop keeping it
     #[arg(long)]
     pub off: bool,
 }
@@ -300,7 +300,7 @@ pub struct Stop {
     /// Every live session; shows the plan unless --yes is given
     #[arg(long, conflicts_with = "targets")]
     pub all: bool,
-    /// Those of this host, by the lariat there
+    /// Act on this host's sessions, through its own lariat
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
     /// Carry out what --all plans
@@ -373,6 +373,11 @@ pub struct WorktreeApply {
 pub struct ControlKey(pub u8);
 
 impl ControlKey {
+    /// The key itself.
+    pub fn unmodified(self) -> u8 {
+        (self.0 | 0x40).to_ascii_lowercase()
+    }
+
     /// How a person says it.
     pub fn shown(self) -> String {
         format!("Ctrl-{}", char::from(self.0 | 0x40))

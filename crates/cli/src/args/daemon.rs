@@ -75,7 +75,7 @@ pub struct FuseSet {
     /// When it has been idle for this time
     #[arg(long, value_name = "TIME", value_parser = duration, group = "limit")]
     pub idle: Option<Duration>,
-    /// What is done then; `webhook` only tells all who listen
+    /// What is done then; `webhook` only tells all who listen (JSON calls `cmd` `command`, and `webhook` `tell`)
     #[arg(long, value_enum, default_value = "stop")]
     pub then: Then,
     /// The command, for `--then cmd`
@@ -105,7 +105,7 @@ pub enum DaemonVerb {
     Restart(DaemonStart),
     /// Tell how it is, and what is here now
     Status,
-    /// Have systemd start it when you log in, and whenever it is asked
+    /// Install systemd units that start it at login and on demand
     Install {
         /// Serve HTTP on this port of this machine
         #[arg(long, value_name = "PORT")]

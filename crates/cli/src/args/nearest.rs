@@ -10,6 +10,7 @@ use std::process::exit;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser as _};
+use lariat_core::Untrusted;
 
 use super::{Cli, Common, Launch, Ls, Verb};
 use crate::output::{Out, complain};
@@ -30,17 +31,17 @@ pub struct Asked {
 pub fn parse() -> Asked {
     let (words, by_input) = words();
     let cli = launch(&words).unwrap_or_else(|| {
-        Cli::try_parse_from(&words).unwrap_or_else(|error| {
+        Cli::try_parse_from(&words).or_else(|error| help_of_help(&words, error)).unwrap_or_else(|error| {
             let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
             let mut cli = Cli::command();
             cli.build();
-            refuse(&suggest(error, &cli, &typed), &typed)
+            refuse(suggest(error, &cli, &typed), &typed)
         })
     });
     if let (Some(_), Some(option)) = (&cli.verb, cli.ls.given()) {
         let typed: Vec<String> = words.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-        let text = format!("'{option}' stands before the verb, where nothing heeds it; say it behind the verb");
-        refuse(&Cli::command().error(ErrorKind::ArgumentConflict, text), &typed)
+        let text = format!("'{option}' has no effect before the verb; put it after the verb");
+        refuse(Cli::command().error(ErrorKind::ArgumentConflict, text), &typed)
     }
     Asked { cli, words, by_input }
 }
@@ -50,24 +51,54 @@ pub fn understood(words: &[OsString]) -> Option<Cli> {
     Cli::try_parse_from(words).ok()
 }
 
+/// The verb `help` knows no flag, not even the one that every other verb knows.
+fn help_of_help(words: &[OsString], error: Error) -> Result<Cli, Error> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(wrong)) if wrong == "--help" || wrong == "-h" => {
+            Cli::try_parse_from(words.iter().filter(|word| *word != wrong.as_str()))
+        }
+        _ => Err(error),
+    }
+}
+
 /// Tells what was not understood, also as an object where JSON was asked for, and ends; or shows the help that was
 /// asked for.
-fn refuse(error: &Error, typed: &[String]) -> ! {
-    let json = typed.iter().take_while(|word| *word != "--").any(|word| word == "--json");
-    if json && error.use_stderr() {
-        let text = error.render().to_string();
-        let text = text.split("\n\nUsage:").next().unwrap_or(&text);
-        let text = text.split("\n\nFor more information").next().unwrap_or(text);
-        Out::new(true).failed(2, text.trim_start_matches("error: ").trim());
+fn refuse(error: Error, typed: &[String]) -> ! {
+    if error.use_stderr() {
+        let code = error.exit_code();
+        let told = escaped(error).render().to_string();
+        let json = typed.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+        if json {
+            let text = told.split("\n\nUsage:").next().unwrap_or(&told);
+            let text = text.split("\n\nFor more information").next().unwrap_or(text);
+            Out::new(true).failed(2, text.trim_start_matches("error: ").trim());
+        }
+        complain(told.trim_end());
+        exit(code);
     }
     match error.print() {
         // Help that nobody got; but a reader that went away wanted no more.
-        Err(e) if !error.use_stderr() && e.kind() != io::ErrorKind::BrokenPipe => {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             complain(format_args!("lariat: standard output: {e}"));
             exit(1)
         }
         _ => exit(error.exit_code()),
     }
+}
+
+/// The error, with what it quotes as it may be shown: as text without colours it would lose escapes without a trace.
+fn escaped(mut error: Error) -> Error {
+    let row = |text: &String| Untrusted::new(text.as_str()).row();
+    let quoted = |(kind, value): (ContextKind, &ContextValue)| match value {
+        ContextValue::String(text) => Some((kind, ContextValue::String(row(text)))),
+        ContextValue::Strings(texts) => Some((kind, ContextValue::Strings(texts.iter().map(row).collect()))),
+        _ => None,
+    };
+    let quoted: Vec<_> = error.context().filter_map(quoted).collect();
+    for (kind, value) in quoted {
+        error.insert(kind, value);
+    }
+    error
 }
 
 /// A launch that is asked for without a mistake: a launch is short, and to build what all the other
@@ -134,20 +165,23 @@ fn nearest(word: &str, all: impl Iterator<Item = String>) -> Option<String> {
     all.min_by_key(|right| (steps(word, right), right.clone()))
 }
 
-/// How many letters must be added, taken away or changed to make one word the other.
+/// How many letters must be added, taken away, changed, or swapped with the next to make one word the other.
 fn steps(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut rows = vec![(0..=to.len()).collect::<Vec<usize>>()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
+            let mut fewest = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && (from[i - 1], from[i - 2]) == (to[j - 2], to[j - 1]) {
+                fewest = fewest.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(fewest);
         }
+        rows.push(row);
     }
-    row[to.len()]
+    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]
@@ -185,8 +219,16 @@ mod tests {
 
     #[test]
     fn steps_are_counted() {
-        for (from, to, n) in [("", "", 0), ("", "ls", 2), ("lz", "ls", 1), ("kitten", "sitting", 3), ("stop", "top", 1)]
-        {
+        for (from, to, n) in [
+            ("", "", 0),
+            ("", "ls", 2),
+            ("lz", "ls", 1),
+            ("kitten", "sitting", 3),
+            ("stop", "top", 1),
+            ("--nmae", "--name", 1),
+            ("--nmae", "--max", 2),
+            ("sotpp", "stop", 2),
+        ] {
             assert_eq!((steps(from, to), steps(to, from)), (n, n), "{from} {to}");
         }
     }

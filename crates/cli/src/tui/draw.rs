@@ -14,7 +14,7 @@ use crate::table::{self, Row};
 use crate::tui::form::{FIELDS, Form};
 use crate::tui::help;
 use crate::tui::input::Line;
-use crate::tui::lines::{fold, fold_all, line, put, put_all, put_styled};
+use crate::tui::lines::{cut, fold, fold_all, line, put, put_all, put_styled};
 use crate::tui::preview::What;
 use crate::tui::state::{App, View};
 use crate::verbs::{explain, peek};
@@ -92,7 +92,7 @@ fn head(buffer: &mut Buffer, app: &App, width: u16) {
     if !app.filter.is_empty() {
         parts.push((Ink::Urgent, format!("  /{}", Untrusted::new(app.line.text()).row())));
     }
-    put(buffer, 0, 0, width, &parts);
+    put(buffer, 0, 0, width, &cut(&parts, width.into()));
 }
 
 fn list(buffer: &mut Buffer, app: &mut App, area: Rect) {
@@ -234,7 +234,7 @@ fn page(app: &App) -> Vec<Spans> {
         }
         View::Explain { id, .. } => match app.find(id) {
             Some(session) => fold_all(&explain::lines(session, Time(clock::now_ms())), width),
-            None => vec![line(Ink::Plain, "the session is not there any more")],
+            None => vec![line(Ink::Plain, NOT_THERE)],
         },
         View::Help { line: search, .. } => {
             let found = help::found(search.text());
@@ -302,6 +302,9 @@ fn title(buffer: &mut Buffer, app: &App, width: u16) {
     put(buffer, 0, 0, width, &vec![(Ink::Bold, "lariat".into()), (Ink::Plain, format!("  {text}"))]);
 }
 
+/// Of a session that was looked at by itself.
+pub const NOT_THERE: &str = "the session is not there any more";
+
 /// Whether what is typed to it is an answer.
 pub fn asks_question(session: &Session) -> bool {
     session.status == Status::Waiting && session.reason.raw().starts_with("question:")
@@ -317,8 +320,8 @@ fn typed(before: &str, typed: &Line, width: usize) -> Spans {
 fn prompt_of(app: &App) -> Option<(String, &Line)> {
     match &app.view {
         View::Filter => Some(("/".into(), &app.line)),
-        View::Reply { id, line, .. } => {
-            let asks = app.find(id).is_some_and(asks_question);
+        View::Reply { id, asked, line, .. } => {
+            let asks = if line.text().is_empty() { app.find(id).is_some_and(asks_question) } else { asked.is_some() };
             Some((if asks { "answer> " } else { "say> " }.into(), line))
         }
         View::Deny { line, .. } => Some(("why not> ".into(), line)),
@@ -357,33 +360,58 @@ fn bottom(app: &App) -> Vec<Spans> {
         }
         View::Deny { target, asked, .. } => {
             let room = usize::from(app.size.1 / 2).saturating_sub(3).max(1);
-            let question = format!("? deny, for {}? {}", target.name, asked.row());
+            let question = match app.still_asks(&target.id, asked) {
+                true => format!("? deny, for {}? {}", target.name, asked.row()),
+                false => format!("✗ what it asked has changed meanwhile, so ⏎ answers nothing: {}", asked.row()),
+            };
             lines.extend(fold(&line(Ink::Urgent, question), width).into_iter().take(room));
+        }
+        View::Reply { id, .. } if app.find(id).is_none() => {
+            lines.push(line(Ink::Urgent, fit(&format!("✗ {NOT_THERE}"), width)));
         }
         _ => {}
     }
     if let Some((before, text)) = prompt_of(app) {
         lines.push(typed(&before, text, width));
     }
-    lines.push(line(Ink::Dim, fit(&hint(app), width)));
+    lines.push(line(Ink::Dim, fit(&hint(app, width), width)));
     lines
 }
 
-fn hint(app: &App) -> String {
+/// The keys of the view. Of the list those that matter least are left out where there is no room.
+fn hint(app: &App, width: usize) -> String {
     let hidden = app.answer.as_ref().map_or(0, |a| a.listing.hidden.ended);
     match &app.view {
-        View::List if app.size.0 < 60 => "? help  ⏎ attach  ␣ reply  q quit".into(),
         View::List => {
             let ended = match (app.all, hidden) {
-                (true, _) => "a live only  ".to_owned(),
+                (true, _) => "a live only".to_owned(),
                 (false, 0) => String::new(),
-                (false, n) => format!("a {n} ended  "),
+                (false, n) => format!("a {n} ended"),
             };
-            format!("⏎ attach  ␣ reply  y approve  . next  n new  / filter  {ended}? help  q quit")
+            // With how much each matters.
+            let mut keys = vec![
+                (6, "⏎ attach"),
+                (5, "␣ reply"),
+                (4, "y approve"),
+                (2, ". next"),
+                (1, "n new"),
+                (0, "/ filter"),
+                (3, ended.as_str()),
+                (8, "? help"),
+                (7, "q quit"),
+            ];
+            keys.retain(|(_, key)| !key.is_empty());
+            let shown = |keys: &[(u8, &str)]| keys.iter().map(|(_, key)| *key).collect::<Vec<_>>().join("  ");
+            while columns(&shown(&keys)) > width && keys.len() > 1 {
+                let least = keys.iter().map(|(matters, _)| *matters).min();
+                keys.retain(|(matters, _)| Some(*matters) != least);
+            }
+            shown(&keys)
         }
         View::Filter => "⏎ keep  Esc no filter  words, or s:waiting".into(),
         View::Reply { .. } => "⏎ send  ↑↓ scroll  ^T terminal  Esc back".into(),
         View::Confirm(confirm) => format!("{} or ⏎ yes  c copy  any other key no", confirm.key),
+        View::Deny { target, asked, .. } if !app.still_asks(&target.id, asked) => "Esc back".into(),
         View::Deny { .. } => "⏎ deny  Esc back".into(),
         View::Form(_) => "⏎ launch  ⇥ next field  ←→ change  Esc back".into(),
         View::Page(page) if !page.done => "…".into(),

@@ -11,7 +11,7 @@ use crate::tui::draw;
 use crate::tui::filter::Filter;
 use crate::tui::form::Form;
 use crate::tui::input::{Key, Line};
-use crate::tui::state::{App, Confirm, Page, View, target};
+use crate::tui::state::{App, Confirm, Page, Typed, View, target};
 
 /// What a key leads to.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,7 +44,7 @@ pub fn press(app: &mut App, key: &Key) -> Effect {
         View::Filter => filter(app, key),
         View::Reply { id, asked, line, scrolled } => reply(app, key, id, asked, line, scrolled),
         View::Confirm(confirm) => self::confirm(app, key, confirm),
-        View::Deny { target, asked, line } => deny(app, key, target, asked, line),
+        View::Deny { target, asked, by_hook, line } => deny(app, key, target, asked, by_hook, line),
         View::Form(form) => self::form(app, key, form),
         View::Page(page) => self::page(app, key, page),
         View::Explain { id, scrolled } => explain(app, key, id, scrolled),
@@ -118,8 +118,12 @@ fn of_session(app: &mut App, key: &Key) -> Effect {
     match key {
         Key::Enter => return Effect::Attach(Box::new(session)),
         Key::Char(' ') => {
-            let asked = draw::asks_question(&session).then(|| session.reason.clone());
-            app.view = View::Reply { id: session.target(), asked, line: Line::default(), scrolled: 0 };
+            let id = session.target();
+            let (asked, line) = match app.take_unsent(&id) {
+                Some(Typed { asked, text, .. }) => (asked, Line::of(text)),
+                None => (draw::asks_question(&session).then(|| session.reason.clone()), Line::default()),
+            };
+            app.view = View::Reply { id, asked, line, scrolled: 0 };
         }
         Key::Char('e') => app.view = View::Explain { id: session.target(), scrolled: 0 },
         Key::Char('d') => return open(app, "diff", Order::new("diff", Some(&to), &[]), None),
@@ -136,7 +140,10 @@ fn of_session(app: &mut App, key: &Key) -> Effect {
             let order = if told_by_hook(&session) { order.expecting(&session.reason) } else { order };
             app.view = View::Confirm(Confirm { question, order, key: 'y', asked: Some(asked()) });
         }
-        Key::Char('N') => app.view = View::Deny { asked: session.reason, target: to, line: Line::default() },
+        Key::Char('N') => {
+            let by_hook = told_by_hook(&session);
+            app.view = View::Deny { asked: session.reason, by_hook, target: to, line: Line::default() };
+        }
         Key::Char('x') => app.view = sure("stop", 'x', format!("stop {} gently, with all it started?", to.name)),
         Key::Char('X') => app.view = sure("kill", 'X', format!("kill {} at once, with all it started?", to.name)),
         Key::Char('r') => app.view = sure("resume", 'r', format!("resume {}, where it worked?", to.name)),
@@ -220,9 +227,12 @@ fn reply(
     mut up: usize,
 ) -> Effect {
     let Some(session) = app.find(&id).cloned() else {
-        if *key != Key::Esc {
-            app.refuse("the session is not there any more");
+        match key {
+            Key::Esc => return Effect::Nothing,
+            Key::Enter => app.refuse(format!("nothing was sent: {}", draw::NOT_THERE)),
+            key => drop(line.key(key)),
         }
+        app.view = View::Reply { id, asked, line, scrolled: up };
         return Effect::Nothing;
     };
     // What the line is for is settled by its first letter.
@@ -235,7 +245,9 @@ fn reply(
         Key::Ctrl('t') => (app.terminal, up) = (!app.terminal, 0),
         Key::Enter if line.text().trim().is_empty() => {}
         Key::Enter => {
-            effect = start(app, said(&session, asked.as_ref(), line.text()));
+            let order = said(&session, asked.as_ref(), line.text());
+            let typed = Typed { id: id.clone(), asked: asked.clone(), text: line.text().to_owned() };
+            effect = Effect::Start(app.begin_to_say(order.clone(), typed), order);
             line = Line::default();
         }
         // Home and End are the line's.
@@ -285,19 +297,22 @@ fn confirm(app: &mut App, key: &Key, confirm: Confirm) -> Effect {
     Effect::Nothing
 }
 
-fn deny(app: &mut App, key: &Key, target: Target, asked: Untrusted, mut line: Line) -> Effect {
+fn deny(app: &mut App, key: &Key, target: Target, asked: Untrusted, by_hook: bool, mut line: Line) -> Effect {
     match key {
-        Key::Enter => {
+        Key::Enter if app.still_asks(&target.id, &asked) => {
             let reason = line.text().trim();
             let more: Vec<&str> = if reason.is_empty() { Vec::new() } else { vec!["--", reason] };
-            return start(app, Order::new("deny", Some(&target), &more));
+            let order = Order::new("deny", Some(&target), &more);
+            return start(app, if by_hook { order.expecting(&asked) } else { order });
         }
-        Key::Esc => app.tell("nothing was done"),
-        key => {
-            line.key(key);
-            app.view = View::Deny { target, asked, line };
+        Key::Esc => {
+            app.tell("nothing was done");
+            return Effect::Nothing;
         }
+        Key::Enter => app.refuse("nothing was answered"),
+        key => drop(line.key(key)),
     }
+    app.view = View::Deny { target, asked, by_hook, line };
     Effect::Nothing
 }
 
@@ -426,4 +441,99 @@ pub fn copied(app: &mut App, shown: &str) {
 /// The command that attaches to a session, by its exact id.
 pub fn attach(session: &Session) -> Vec<String> {
     Order::new("attach", Some(&target(session)), &[]).args
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lariat_core::{Fact, Observation, State, Time};
+    use lariat_engine::list::Answer;
+
+    use super::*;
+    use crate::tui::act::Ended;
+
+    fn waiting(reason: &'static str) -> Session {
+        Session {
+            id: "claude:1c80".into(),
+            agent: "claude",
+            native_id: "1c80".into(),
+            handle: Some("brisk-heron".into()),
+            name: None,
+            host: None,
+            status: Status::Waiting,
+            reason: reason.into(),
+            live: Some(true),
+            pid: None,
+            cwd: None,
+            branch: None,
+            model: None,
+            title: None,
+            prompt: None,
+            started_at: None,
+            updated_at: None,
+            ended_at: None,
+            exit: None,
+            tokens: None,
+            cost_usd: None,
+            group: None,
+            kept: false,
+            restorable: false,
+            tool: None,
+            parent: None,
+            because: vec![(Role::Decided, Observation::new(Witness::Hook, Fact::State(State::Idle)))],
+            transcript: None,
+            start: None,
+            shared: false,
+            elsewhere: false,
+            also: None,
+        }
+    }
+
+    fn shown(reason: &'static str) -> App {
+        let mut app = App::new((80, 24));
+        let mut answer = Answer::empty(Time(0));
+        answer.listing.sessions.push(Box::new(waiting(reason)));
+        app.looked(Arc::new(answer));
+        app.moved = false;
+        app
+    }
+
+    #[test]
+    fn what_was_not_sent_is_in_the_line_when_it_is_opened_again() {
+        let mut app = shown("permission: Bash make");
+        let mut say = |text: &str, leave: bool, code: i32| {
+            press(&mut app, &Key::Char(' '));
+            press(&mut app, &Key::Paste(text.into()));
+            let Effect::Start(number, _) = press(&mut app, &Key::Enter) else { panic!("{text}") };
+            press(&mut app, if leave { &Key::Esc } else { &Key::Char('x') });
+            app.ended(number, &Ended { code: Some(code), out: String::new(), err: "no".into() });
+            press(&mut app, &Key::Esc);
+            press(&mut app, &Key::Char(' '));
+            let View::Reply { line, .. } = &app.view else { panic!("{:?}", app.view) };
+            let text = line.text().to_owned();
+            press(&mut app, &Key::Esc);
+            text
+        };
+        assert_eq!(say("left", true, 3), "left");
+        assert_eq!(say("typing on", false, 3), "typing on");
+        // Once, and never what was sent or may have been.
+        for code in [0, 4, 5] {
+            assert_eq!(say("sent", true, code), "", "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_answered_is_the_request_that_was_shown() {
+        let mut app = shown("permission: Bash make");
+        let mut args = |keys: &[Key]| match keys.iter().map(|key| press(&mut app, key)).last() {
+            Some(Effect::Start(_, order)) => order.args,
+            other => panic!("{other:?}"),
+        };
+        let expected = "--expect=permission: Bash make";
+        assert_eq!(args(&[Key::Char('y'), Key::Enter]), ["approve", "claude:1c80", expected]);
+        assert_eq!(args(&[Key::Char('N'), Key::Enter]), ["deny", "claude:1c80", expected]);
+        let with_reason = [Key::Char('N'), Key::Char('x'), Key::Enter];
+        assert_eq!(args(&with_reason), ["deny", "claude:1c80", expected, "--", "x"]);
+    }
 }

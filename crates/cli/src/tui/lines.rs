@@ -28,6 +28,29 @@ pub fn line(ink: Ink, text: impl Into<String>) -> Spans {
     vec![(ink, text.into())]
 }
 
+/// A line of at most so many columns, ending in `…` if cut.
+pub fn cut(spans: &Spans, width: usize) -> Spans {
+    if spans.iter().map(|(_, text)| columns(text)).sum::<usize>() <= width {
+        return spans.clone();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut kept = Spans::new();
+    for (ink, text) in spans {
+        let mut short = String::new();
+        for c in text.chars() {
+            let wide = columns(c.encode_utf8(&mut [0; 4]));
+            if wide > left {
+                kept.push((*ink, short + "…"));
+                return kept;
+            }
+            left -= wide;
+            short.push(c);
+        }
+        kept.push((*ink, short));
+    }
+    kept
+}
+
 /// Folds a line to so many columns, between words where there are some.
 pub fn fold(spans: &Spans, width: usize) -> Vec<Spans> {
     let width = width.max(1);
@@ -113,6 +136,16 @@ mod tests {
     fn folded(text: &str, width: usize) -> Vec<String> {
         let rows = fold(&line(Ink::Plain, text), width);
         rows.iter().map(|row| row.iter().map(|(_, t)| t.as_str()).collect()).collect()
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        let spans = vec![(Ink::Bold, "lariat".to_owned()), (Ink::Plain, "  1 日本".to_owned())];
+        let shown = |width| cut(&spans, width).into_iter().map(|(_, text)| text).collect::<String>();
+        assert_eq!(
+            [14, 13, 12, 7, 6, 1].map(shown),
+            ["lariat  1 日本", "lariat  1 日…", "lariat  1 …", "lariat…", "laria…", "…"]
+        );
     }
 
     #[test]

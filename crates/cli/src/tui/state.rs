@@ -43,6 +43,8 @@ pub enum View {
     Deny {
         target: Target,
         asked: Untrusted,
+        /// What it asks is in the very words of the request.
+        by_hook: bool,
         line: Line,
     },
     Form(Form),
@@ -83,6 +85,15 @@ pub struct Page {
     pub then: Option<Order>,
 }
 
+/// What a person typed to a session.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Typed {
+    pub id: Untrusted,
+    /// The question that it answers, if it is no prompt.
+    pub asked: Option<Untrusted>,
+    pub text: String,
+}
+
 /// How something went.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
@@ -97,6 +108,8 @@ pub struct Running {
     pub order: Order,
     /// What it last printed.
     pub said: String,
+    /// What it carries to a session.
+    typed: Option<Typed>,
 }
 
 /// All of it.
@@ -124,6 +137,8 @@ pub struct App {
     pub preview: Option<Shown>,
     pub message: Option<Message>,
     pub running: Vec<Running>,
+    /// What was typed to sessions that would not take it.
+    unsent: Vec<Typed>,
     next: u64,
     /// Select this one when it appears.
     awaited: Option<String>,
@@ -157,6 +172,7 @@ impl App {
             preview: None,
             message: None,
             running: Vec::new(),
+            unsent: Vec::new(),
             next: 0,
             awaited: None,
             stale: None,
@@ -203,17 +219,18 @@ impl App {
         self.answer = Some(answer);
         self.refresh();
         self.choose_awaited();
-        let outdated = match &self.view {
-            View::Confirm(Confirm { asked: Some((id, asked)), .. }) => Some((id.clone(), asked.clone())),
-            View::Deny { target, asked, .. } => Some((target.id.clone(), asked.clone())),
-            _ => None,
-        };
-        let still =
-            |(id, asked): &(String, Untrusted)| self.find(&id.clone().into()).is_some_and(|s| s.reason == *asked);
-        if outdated.as_ref().is_some_and(|o| !still(o)) {
+        // A line that is typed stays: the next letters would be commands.
+        if let View::Confirm(Confirm { asked: Some((id, asked)), .. }) = &self.view
+            && !self.still_asks(id, asked)
+        {
             self.view = View::List;
             self.refuse("what it asked has changed meanwhile, so nothing was answered; look again");
         }
+    }
+
+    /// Whether a session asks what it asked.
+    pub fn still_asks(&self, id: &str, asked: &Untrusted) -> bool {
+        self.find(&Untrusted::new(id)).is_some_and(|s| s.reason == *asked)
     }
 
     /// Chooses the one that was just started, once it is there.
@@ -355,8 +372,31 @@ impl App {
     pub fn begin(&mut self, order: Order) -> u64 {
         self.next += 1;
         self.message = None;
-        self.running.push(Running { number: self.next, order, said: String::new() });
+        self.running.push(Running { number: self.next, order, said: String::new(), typed: None });
         self.next
+    }
+
+    /// What was typed to a session begins its way there; its number.
+    pub fn begin_to_say(&mut self, order: Order, typed: Typed) -> u64 {
+        let number = self.begin(order);
+        self.running.iter_mut().filter(|r| r.number == number).for_each(|r| r.typed = Some(typed.clone()));
+        number
+    }
+
+    /// What was typed to a session that would not take it, once.
+    pub fn take_unsent(&mut self, id: &Untrusted) -> Option<Typed> {
+        let at = self.unsent.iter().position(|t| t.id == *id)?;
+        Some(self.unsent.remove(at))
+    }
+
+    /// Gives back what a session would not take: to its line, if nothing else was begun there.
+    fn give_back(&mut self, typed: Typed) {
+        match &mut self.view {
+            View::Reply { id, asked, line, .. } if *id == typed.id && line.text().is_empty() => {
+                (*asked, *line) = (typed.asked, Line::of(typed.text));
+            }
+            _ => self.unsent.push(typed),
+        }
     }
 
     /// A line of what is under way.
@@ -371,7 +411,7 @@ impl App {
     /// Something has ended.
     pub fn ended(&mut self, number: u64, ended: &Ended) {
         let Some(at) = self.running.iter().position(|r| r.number == number) else { return };
-        let order = self.running.remove(at).order;
+        let Running { order, typed, .. } = self.running.remove(at);
         let err = Untrusted::new(ended.err.trim()).block();
         if let View::Page(page) = &mut self.view
             && page.number == number
@@ -391,6 +431,10 @@ impl App {
                 self.tell(if told.is_empty() { format!("{}: done", order.what) } else { told });
             }
             code => {
+                // By these two it may have arrived.
+                if let Some(typed) = typed.filter(|_| !matches!(code, Some(4 | 5))) {
+                    self.give_back(typed);
+                }
                 let code = code.map_or_else(|| "ended by a signal".into(), |c| format!("exit code {c}"));
                 let told = told.strip_prefix("lariat: ").unwrap_or(&told);
                 self.refuse(format!("{}: {told} ({code})", order.what));

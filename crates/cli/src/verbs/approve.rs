@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Answer, Approve, Common, Deny, Which};
-use crate::output::{Failure, Out, complain};
+use crate::output::{Failure, Out, Wrong, complain};
 use crate::verbs::{find, ls, question};
 
 /// How long a hook may take to begin.
@@ -30,6 +30,9 @@ struct Told<'a> {
     outcome: &'static str,
     asked: Untrusted,
     reason: Option<String>,
+    schema: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Wrong>,
 }
 
 pub fn approve(args: &Approve, common: &Common, out: &mut Out) -> Done {
@@ -57,15 +60,29 @@ fn run(
     let session = &answer.listing.sessions[at];
     let refused = |why: String| Failure::Refused(format!("{}: {why}", session.id.row()));
     let places = question(common, Scope::Live).places;
+    if session.live == Some(false) {
+        return Err(refused(format!("it has ended ({}), and asks nothing", session.status.word())));
+    }
     let launched = All::read(&places).take(session);
-    let launched = launched.ok_or_else(|| refused("lariat did not launch it; answer in its own terminal".into()))?;
+    let by_gateway = || lariat_adapters::named(session.agent).is_some_and(|a| a.remote().is_some());
+    let launched = launched.ok_or_else(|| {
+        refused(match session.status {
+            Status::Working | Status::Starting | Status::Idle => {
+                let (word, reason) = (session.status.word(), session.reason.row());
+                format!(
+                    "it asks nothing that can be seen (it is {word}: {reason}); if it does, answer in its own terminal"
+                )
+            }
+            _ if by_gateway() => {
+                "a gateway runs it; answer where it asked, or in the gateway's own page (`openclaw dashboard`)".into()
+            }
+            _ => "lariat did not launch it; answer in its own terminal".into(),
+        })
+    })?;
     // The agent may say that it waits a moment before its hook has told what for.
     let (began, soon) = (Instant::now(), which.timeout.min(HOOK));
     let open = || ask::open(&places, session, &launched.folder);
     until(&launched, None, soon, || session.status != Status::Waiting || !open().is_empty())?;
-    if session.live == Some(false) {
-        return Err(refused(format!("it has ended ({}), and asks nothing", session.status.word())));
-    }
     let request = choose(&launched, &open(), which.request).map_err(|why| {
         let doing = format!("it is {}: {}", session.status.word(), session.reason.row());
         refused(format!("{why} ({doing})"))
@@ -75,11 +92,11 @@ fn run(
         return Err(refused(format!("it asks something else by now, so nothing was answered: {}", asked.row())));
     }
     let since = Time(clock::now_ms());
-    ask::answer(&launched, &request, decision).map_err(refused)?;
+    let answer = ask::answer(&launched, &request, decision).map_err(refused)?;
     let left = || which.timeout.saturating_sub(began.elapsed());
     let mut taken = None;
     until(&launched, Some(&request), left(), || {
-        taken = ask::is_taken(&launched, &request);
+        taken = ask::is_taken(&launched, &request, &answer);
         taken.is_some()
     })?;
     let stalled = match taken {
@@ -96,7 +113,8 @@ fn run(
     let code = if stalled.is_some() { 4 } else { 0 };
     if out.json {
         let outcome = if stalled.is_some() { "stalled" } else { outcome };
-        out.json(&Told { id: &session.id, outcome, asked, reason: stalled })?;
+        let error = stalled.clone().and_then(|why| Wrong::by(code, why));
+        out.json(&Told { id: &session.id, outcome, asked, reason: stalled, schema: 1, error })?;
     } else if stalled.is_none() {
         out.line(format_args!("{outcome}: {}", asked.row()))?;
     }
@@ -165,7 +183,13 @@ fn asks_as_before(now: &Session, places: &Places, launched: &Launched, since: Ti
 fn choose(launched: &Launched, open: &[Request], number: Option<usize>) -> Result<Request, String> {
     let told = |r: &Request| ask::asked(&launched.record.agent, r).map_or_else(String::new, |a| a.reason().row());
     match (open, number) {
-        ([], _) => Err("it asks nothing that can be answered from here; `lariat attach` shows its terminal".into()),
+        ([], _) => {
+            let shown = match launched.record.launch.headless {
+                true => "it has no terminal, `lariat peek` shows what it says",
+                false => "`lariat attach` shows its terminal",
+            };
+            Err(format!("it asks nothing that can be answered from here; {shown}"))
+        }
         ([only], None) => Ok(only.clone()),
         (several, Some(n)) => several
             .get(n.wrapping_sub(1))

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::Done;
-use crate::args::{self, Common};
+use crate::args::{self, Common, ControlKey};
 use crate::output::{Failure, Out, complain};
 use crate::verbs::{find, question};
 
@@ -55,6 +55,10 @@ pub fn run(args: &args::Attach, common: &Common, out: &mut Out) -> Done {
             out.line(lariat_core::Untrusted::new(socket).row())?;
         }
         return Ok(0);
+    }
+    if out.json {
+        let why = "attach shows a terminal as it is; `lariat logs --json` and `lariat peek --json` are for programs";
+        return Err(Failure::Usage(why.into()));
     }
     if !args.watch && !io::stdin().is_terminal() {
         return Err(Failure::Usage("attach needs a terminal; --watch only looks".into()));
@@ -166,7 +170,7 @@ fn view(mut client: Client, caught: &Caught, args: &args::Attach) -> Result<Left
         }
         if keys {
             let n = rustix::io::read(io::stdin(), &mut typed).map_err(io::Error::from)?;
-            let leave = typed[..n].iter().position(|b| *b == args.detach.0);
+            let leave = leaves(&typed[..n], args.detach);
             client.input(&typed[..leave.unwrap_or(n)])?;
             typed_at = Some(Instant::now());
             if leave.is_some() || n == 0 {
@@ -175,6 +179,37 @@ fn view(mut client: Client, caught: &Caught, args: &args::Attach) -> Result<Left
             }
         }
     }
+}
+
+/// Where in what was typed the key stands that leaves: as the control character that it is, or as a terminal tells it whose
+/// keys the session has asked to be told apart (kitty's keyboard protocol, xterm's `modifyOtherKeys`).
+fn leaves(typed: &[u8], key: ControlKey) -> Option<usize> {
+    let plain = typed.iter().position(|b| *b == key.0);
+    let begins = |at: &usize| typed[*at..].starts_with(b"\x1b[");
+    let told = (0..typed.len()).filter(begins).find(|at| is_told(&typed[at + 2..], key));
+    plain.into_iter().chain(told).min()
+}
+
+/// Whether a sequence tells of this key, pressed with Control and with nothing else.
+fn is_told(sequence: &[u8], key: ControlKey) -> bool {
+    const CONTROL: u32 = 4;
+    const LOCKS: u32 = 64 | 128; // of capitals, of numbers
+    const RELEASED: u32 = 3;
+    let Some(end) = sequence.iter().position(|b| (0x40..0x7f).contains(b)) else { return false };
+    let Ok(text) = std::str::from_utf8(&sequence[..end]) else { return false };
+    let fields: Vec<Vec<Option<u32>>> =
+        text.split(';').map(|f| f.split(':').map(|n| n.parse().ok()).collect()).collect();
+    let field = |at: usize| fields.get(at).map_or(&[][..], Vec::as_slice);
+    let (keys, how) = match (sequence[end], field(0)) {
+        (b'u', keys) => (keys, field(1)),
+        (b'~', [Some(27)]) => (field(2), field(1)),
+        _ => return false,
+    };
+    let number = |of: &[Option<u32>], at: usize| of.get(at).copied().flatten();
+    let held = number(how, 0).is_some_and(|n| n.wrapping_sub(1) & !LOCKS == CONTROL);
+    // What the key means, and where on the keyboard it is.
+    let is_it = [0, 2].into_iter().any(|at| number(keys, at) == Some(key.unmodified().into()));
+    is_it && held && number(how, 1) != Some(RELEASED)
 }
 
 /// Our terminal, which gets what has come at once: standard output as it is would be
@@ -241,5 +276,45 @@ impl Drop for Raw {
         if let Some(before) = &self.0 {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_that_leaves_is_known_however_the_terminal_tells_it() {
+        let q = ControlKey(b'q' & 0x1f);
+        let told: [&[u8]; 8] = [
+            b"\x11",
+            b"\x1b[113;5u",
+            b"\x1b[113;5:1u",
+            b"\x1b[113;133u",
+            b"\x1b[113:81;5u",
+            b"\x1b[1081::113;5u",
+            b"\x1b[113;5;113u",
+            b"\x1b[27;5;113~",
+        ];
+        for typed in told {
+            assert_eq!(leaves(typed, q), Some(0), "{typed:?}");
+            assert_eq!(leaves(&[b"ab\x1b[A", typed, b"c"].concat(), q), Some(5), "{typed:?}");
+        }
+        let others: [&[u8]; 10] = [
+            b"q",
+            b"\x1b[113u",
+            b"\x1b[113;1u",
+            b"\x1b[113;6u",
+            b"\x1b[113;5:3u",
+            b"\x1b[114;5u",
+            b"\x1b[113;5~",
+            b"\x1b[113;5",
+            b"\x1b[27;5;114~",
+            b"\x1b[;u",
+        ];
+        for typed in others {
+            assert_eq!(leaves(typed, q), None, "{typed:?}");
+        }
+        assert_eq!(leaves(b"\x1b[93;5u", ControlKey(b']' & 0x1f)), Some(0));
     }
 }

@@ -22,6 +22,7 @@ use lariat_daemon::{DaemonError, Options, VERB, log, watching};
 use lariat_engine::hosts::{self, HERE};
 use lariat_engine::list::Answer;
 use lariat_protocol::client::ClientError;
+use lariat_sys::process::own_program;
 use lariat_sys::{cgroup, file, spawn};
 use serde_json::Value;
 
@@ -69,7 +70,7 @@ pub fn run(verb: &DaemonVerb, out: &mut Out) -> Done {
 /// This program as the daemon.
 fn daemon(args: &DaemonStart) -> io::Result<Command> {
     #[expect(clippy::disallowed_methods, reason = "a person asked for a daemon")]
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(own_program()?);
     command.arg(VERB).args(args.http.map(|port| port.to_string())).current_dir("/");
     Ok(command)
 }
@@ -235,13 +236,13 @@ fn deliveries(places: &Places, out: &mut Out) -> Done {
 }
 
 fn logs(place: &Place, lines: usize, out: &mut Out) -> Done {
-    let mut last: VecDeque<String> = VecDeque::new();
+    let mut last: VecDeque<Vec<u8>> = VecDeque::new();
     let mut any = false;
     for path in [log::before(&place.log), place.log.clone()] {
         match file::open(&path) {
             Ok((file, _)) => {
                 any = true;
-                for line in io::BufReader::new(file).lines() {
+                for line in io::BufReader::new(file).split(b'\n') {
                     last.push_back(line?);
                     if last.len() > lines {
                         last.pop_front();
@@ -256,7 +257,7 @@ fn logs(place: &Place, lines: usize, out: &mut Out) -> Done {
         return Err(Failure::Usage(format!("{} is not there: no daemon has run yet", shown(&place.log))));
     }
     for line in last {
-        match serde_json::from_str::<Value>(&line) {
+        match serde_json::from_slice::<Value>(&line) {
             Ok(value) if out.json => out.json(&value)?,
             Ok(value) => {
                 let text = |name: &str| Untrusted::new(value[name].as_str().unwrap_or("-")).row();

@@ -5,15 +5,20 @@
 use std::os::unix::process::CommandExt as _;
 
 use anyhow::{Context as _, anyhow};
+use lariat_sys::process::own_program;
 
 use crate::Done;
-use crate::args::Demo;
+use crate::args::{Common, Demo};
+use crate::output::Failure;
 
 const PROGRAM: &str = "lariat-demo";
 
 /// Becomes that program.
-pub fn run(args: &Demo) -> Done {
-    let program = std::env::current_exe().context("where this program is")?.with_file_name(PROGRAM);
+pub fn run(args: &Demo, common: &Common) -> Done {
+    if common.json {
+        return Err(Failure::Usage("demo is for people; it tells nothing in JSON".into()));
+    }
+    let program = own_program().context("where this program is")?.with_file_name(PROGRAM);
     #[expect(clippy::disallowed_methods, reason = "the demo, which the user asked for")]
     let mut command = std::process::Command::new(&program);
     let error = command.args(args.tour.then_some("--tour")).exec();

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Time, Untrusted, Warning};
 use lariat_daemon::fuses::{self, Fuse, Limit, On};
@@ -23,25 +24,34 @@ pub fn run(verb: &FuseVerb, common: &Common, out: &mut Out) -> Done {
     match verb {
         FuseVerb::Set(args) => set(args, &places, common, out),
         FuseVerb::Ls => ls(&places, common, out),
-        FuseVerb::Extend { id, by } => {
-            let mut fuse = chosen(&places, id)?;
-            fuse.limit = match fuse.limit {
-                _ if fuse.fired_at.is_some() => return Err(Failure::Refused(format!("{id} has burnt down"))),
+        FuseVerb::Extend { id, by } => loop {
+            let read = chosen(&places, id)?;
+            let limit = match read.limit {
+                _ if read.fired_at.is_some() => return Err(Failure::Refused(format!("{id} has burnt down"))),
                 Limit::Until(at) => Limit::Until(Time(at.0.saturating_add(millis(*by)))),
                 Limit::Age(ms) => Limit::Age(ms.saturating_add(millis(*by))),
                 Limit::Idle(ms) => Limit::Idle(ms.saturating_add(millis(*by))),
-                _ => return Err(Failure::Usage(format!("{id} is no fuse of time; cancel it and set another"))),
+                _ => {
+                    return Err(Failure::Usage(format!(
+                        "fuse {id} has no time limit to extend; cancel it and set a new one"
+                    )));
+                }
             };
-            fuse.warned_at = None;
-            store(&places, &fuse)?;
-            tell(&fuse, &places, out)
-        }
+            let fuse = Fuse { limit, warned_at: None, ..read.clone() };
+            if fuses::replace(&places, &read, &fuse).map_err(unstored)? {
+                return tell(&fuse, &places, out);
+            }
+        },
         FuseVerb::Cancel { id } => {
             let fuse = chosen(&places, id)?;
-            fuses::remove(&places, &fuse)?;
+            match fuses::remove(&places, &fuse) {
+                // Another was faster.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(no_fuse(id)),
+                removed => removed.context("the fuse could not be taken away")?,
+            }
             records::tell(&places, "fuse", &fuse.id, "cancelled".into());
             if out.json {
-                out.json(&fuse)?;
+                out.told(&fuse)?;
             } else {
                 out.line(format_args!("{} is taken away", fuse.id))?;
             }
@@ -61,7 +71,7 @@ fn chosen(places: &Places, id: &str) -> Result<Fuse, Failure> {
     let mut fit: Vec<Fuse> = all.into_iter().filter(|f| !id.is_empty() && f.id.starts_with(id)).collect();
     match fit.len() {
         1 => Ok(fit.remove(0)),
-        0 => Err(Failure::Usage(format!("no fuse is called '{id}'; `lariat fuse ls` lists them"))),
+        0 => Err(no_fuse(id)),
         n => Err(Failure::Usage(format!("'{id}' fits {n} fuses"))),
     }
 }
@@ -113,12 +123,20 @@ fn set(args: &FuseSet, places: &Places, common: &Common, out: &mut Out) -> Done 
 }
 
 fn store(places: &Places, fuse: &Fuse) -> Result<(), Failure> {
-    fuses::put(places, fuse).map_err(|e| anyhow::anyhow!("the fuse could not be stored: {e}").into())
+    fuses::put(places, fuse).map_err(unstored)
+}
+
+fn no_fuse(id: &str) -> Failure {
+    Failure::Usage(format!("no fuse is called '{id}'; `lariat fuse ls` lists them"))
+}
+
+fn unstored(e: std::io::Error) -> Failure {
+    anyhow::anyhow!("the fuse could not be stored: {e}").into()
 }
 
 fn tell(fuse: &Fuse, places: &Places, out: &mut Out) -> Done {
     if out.json {
-        out.json(fuse)?;
+        out.told(fuse)?;
     } else {
         out.line(format_args!("{}  {}", fuse.id, words(fuse)))?;
     }

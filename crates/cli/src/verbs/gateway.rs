@@ -33,7 +33,7 @@ pub fn run(verb: &GatewayVerb, common: &Common, out: &mut Out) -> Done {
     })?;
     let Paired { gateway, device, made, lacking, request } = &paired;
     if out.json {
-        out.json(&Told {
+        out.told(&Told {
             schema: 1,
             gateway,
             device,

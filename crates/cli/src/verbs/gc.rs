@@ -3,12 +3,13 @@
 use anyhow::Context as _;
 use lariat_adapters::look::Scope;
 use lariat_core::{Time, Untrusted};
+use lariat_engine::evict::Living;
 use lariat_engine::{after, claims, evict, list, stop};
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Gc};
-use crate::output::Out;
+use crate::output::{Failure, Out};
 use crate::verbs::{question, worktree};
 
 #[derive(Serialize)]
@@ -28,7 +29,10 @@ struct Row {
 
 pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
     let live = question(common, Scope::Live);
-    let retain = args.retain.unwrap_or_else(|| evict::retain(&live.places));
+    let retain = args.retain.map_or_else(|| evict::retain(&live.places), Ok).map_err(|wrong| {
+        let why = "the settings may say how long records are kept and cannot be read";
+        Failure::Refused(format!("{why}: mend {wrong}; or say it with --retain"))
+    })?;
     if args.yes {
         // It acts, so it finishes what was cut short.
         stop::finish(&live.places, &list(live.clone()).listing.sessions);
@@ -38,7 +42,7 @@ pub fn run(args: &Gc, common: &Common, out: &mut Out) -> Done {
     // Nobody starts one again between the look and the forgetting.
     let guard = || claims::guard(&live.places).with_context(|| live.places.state.display().to_string());
     let _guard = args.yes.then(guard).transpose()?;
-    let old = evict::old(&live.places, retain);
+    let old = evict::old(&live.places, retain, &Living::of(&list(live.clone())));
     let aside = evict::aside(&live.places, retain);
     let forget = || -> std::io::Result<usize> { Ok(evict::forget_aside(&live.places, &aside)? + evict::forget(&old)) };
     let done = args.yes.then(forget).transpose().with_context(|| live.places.state.display().to_string())?;

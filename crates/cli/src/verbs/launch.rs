@@ -29,9 +29,7 @@ pub struct Told<'a> {
 }
 
 pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
-    if args.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-        return Err(Failure::Usage("a name has letters".into()));
-    }
+    args.name.as_deref().map_or(Ok(()), check_name)?;
     let order = Order {
         agent: args.agent.clone().unwrap_or_default(),
         cwd: args.cwd.clone().unwrap_or_else(|| ".".into()),
@@ -64,10 +62,18 @@ pub fn run(args: &Launch, common: &Common, out: &mut Out) -> Done {
     let launched = one(&question, &order, wish(args).as_ref()).map_err(failure)?;
     complain_of(&launched);
     match out.json {
-        true => out.json(&told(&launched))?,
+        true => out.told(&told(&launched))?,
         false => tell(&launched, out)?,
     }
     Ok(0)
+}
+
+/// Refuses a name that could never be meant: nothing, or a directory.
+pub fn check_name(name: &str) -> Result<(), Failure> {
+    match name.trim() {
+        "" | "." | ".." => Err(Failure::Usage("a name has letters".into())),
+        _ => Ok(()),
+    }
 }
 
 /// What was launched: with what went wrong besides, and the worktree that was made for it.
@@ -135,11 +141,19 @@ pub fn failure(error: LaunchError) -> Failure {
 pub fn read_input() -> Result<String, Failure> {
     let mut text = String::new();
     match std::io::stdin().read_to_string(&mut text) {
-        Ok(_) => Ok(text),
+        Ok(_) => whole(text).map_err(|e| Failure::Usage(format!("standard input: {}", e.text()))),
         Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
             Err(Failure::Usage("what standard input gave is not UTF-8 text".into()))
         }
         Err(e) => Err(e.into()),
+    }
+}
+
+/// A text that an agent can be given.
+fn whole(text: String) -> Result<String, Failure> {
+    match text.contains('\0') {
+        true => Err(Failure::Usage("it holds a zero byte, which no agent can be given; take it out".into())),
+        false => Ok(text),
     }
 }
 
@@ -148,6 +162,7 @@ fn prompt(args: &Launch) -> Result<Option<String>, Failure> {
     let mut text = String::new();
     for file in &args.file {
         let content = std::fs::read_to_string(file).map_err(|e| Failure::Usage(format!("{}: {e}", file.display())))?;
+        let content = whole(content).map_err(|e| Failure::Usage(format!("{}: {}", file.display(), e.text())))?;
         text.push_str(&format!("{}:\n{content}\n\n", file.display()));
     }
     match args.prompt.as_deref() {

@@ -71,7 +71,7 @@ pub fn lock(args: &Lock, common: &Common, out: &mut Out) -> Done {
     let question = question(common, Scope::Live);
     let claim = claims::claim(&question, &args.path, by, args.reason.clone(), until, args.force).map_err(fail)?;
     if out.json {
-        out.json(&claim)?;
+        out.told(&claim)?;
     } else {
         out.line(Untrusted::new(format!("{} is held by {} until {}", claim.path, claim.by, claim.until)).row())?;
     }
@@ -81,7 +81,7 @@ pub fn lock(args: &Lock, common: &Common, out: &mut Out) -> Done {
 pub fn unlock(args: &Unlock, common: &Common, out: &mut Out) -> Done {
     let claim = claims::release(&question(common, Scope::Live), &args.path).map_err(fail)?;
     if out.json {
-        out.json(&claim)?;
+        out.told(&claim)?;
     } else {
         out.line(Untrusted::new(format!("{} is free", claim.path)).row())?;
     }

@@ -75,7 +75,7 @@ pub fn run(args: &Launch, all: &Order, question: &Question, out: &mut Out) -> Do
                 launch::complain_of(&launched);
                 if out.json {
                     let (told, number, model) = (launch::told(&launched), what.number, what.model);
-                    out.json(&Launched { told, number, group: &group, model, error: None })?;
+                    out.told(&Launched { told, number, group: &group, model, error: None })?;
                 } else {
                     out.raw(&format!("[{}/{}] ", what.number, orders.len()))?;
                     launch::tell(&launched, out)?;
@@ -87,7 +87,7 @@ pub fn run(args: &Launch, all: &Order, question: &Question, out: &mut Out) -> Do
                 worst = worse(worst, &failure);
                 let error = Untrusted::new(failure.text()).row();
                 if out.json {
-                    out.json(&NotLaunched { what, group: &group, error })?;
+                    out.told(&NotLaunched { what, group: &group, error })?;
                 } else {
                     complain(format_args!("[{}/{}] {}: {error}", what.number, orders.len(), line(what)));
                 }

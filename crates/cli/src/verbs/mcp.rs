@@ -50,10 +50,10 @@ pub fn run() -> Done {
     std::thread::scope(|scope| {
         let mut input = io::stdin().lock();
         loop {
-            let mut line = String::new();
-            match input.by_ref().take(LONGEST).read_line(&mut line) {
+            let mut line = Vec::new();
+            match input.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
                 Ok(0) => return,
-                Ok(_) if line.trim().is_empty() => continue,
+                Ok(_) if line.trim_ascii().is_empty() => continue,
                 Ok(_) => {}
                 Err(e) => {
                     complain(format_args!("lariat: {e}"));
@@ -61,7 +61,7 @@ pub fn run() -> Done {
                 }
             }
             let out = &out;
-            match serde_json::from_str::<Value>(&line) {
+            match serde_json::from_slice::<Value>(&line) {
                 Ok(asked) => drop(scope.spawn(move || hear(&asked, out))),
                 Err(e) => say(out, &error(&Value::Null, -32700, &format!("not JSON: {e}"))),
             }

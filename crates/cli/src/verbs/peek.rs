@@ -7,7 +7,7 @@ use lariat_adapters::look::{Places, Scope};
 use lariat_adapters::talk::{Said, Speaker};
 use lariat_core::{Session, Status, Time, Untrusted};
 use lariat_engine::list::{Answer, Question};
-use lariat_engine::{list, peek};
+use lariat_engine::{list, peek, send};
 use lariat_sys::watch::Watch;
 use serde::Serialize;
 
@@ -18,6 +18,9 @@ use crate::verbs::{find, question, warn};
 
 /// Between two questions to a gateway whose session is followed.
 const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Of one of which nothing is told.
+const UNTOLD: &str = "no reply is known; `lariat logs` shows its terminal";
 
 #[derive(Serialize)]
 struct Message<'a> {
@@ -58,6 +61,10 @@ pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
     let places = question(common, Scope::All).places;
+    if args.follow && send::is_mute(session.agent) {
+        let why = "nothing tells what it says; `lariat logs -f` shows its terminal";
+        return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
+    }
     if args.all {
         let shown = page(args, session, &places, out);
         warn(&answer.listing.warnings);
@@ -135,6 +142,9 @@ fn page(args: &args::Peek, session: &Session, places: &Places, out: &mut Out) ->
         let turns = page.said.iter().map(Turn::from).collect();
         out.json(&Talk { schema: 1, session, turns, before: page.before })?;
         return Ok(0);
+    }
+    if send::is_mute(session.agent) {
+        out.line(UNTOLD)?;
     }
     for said in &page.said {
         show_message(said, out)?;
@@ -261,7 +271,8 @@ pub fn lines(session: &Session, said: &[Said], columns: usize) -> Vec<Spans> {
     let mut lines = vec![vec![(Ink::Dim, head)]];
     said.iter().for_each(|s| lines.extend(message(s, columns)));
     if !said.iter().any(|s| s.who == Speaker::Agent) {
-        lines.push(vec![(Ink::Plain, "no reply yet".into())]);
+        let none = if send::is_mute(session.agent) { UNTOLD } else { "no reply yet" };
+        lines.push(vec![(Ink::Plain, none.into())]);
     }
     let asks = (session.status == Status::Waiting).then_some(&session.reason);
     let more = [(Ink::Active, "open tool:", session.tool.as_ref()), (Ink::Urgent, "needs you:", asks)];

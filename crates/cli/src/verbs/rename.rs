@@ -3,13 +3,15 @@
 use lariat_adapters::look::Scope;
 use lariat_core::{Session, Untrusted};
 use lariat_engine::list::Answer;
-use lariat_engine::records::{self, Label, Wishes};
-use lariat_engine::resolve;
+use lariat_engine::records::{self, Label};
+use lariat_engine::restore;
+use lariat_engine::{NotOne, resolve};
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Keep, Rename};
 use crate::output::{Failure, Out};
+use crate::verbs::launch::check_name;
 use crate::verbs::{find, question};
 
 #[derive(Serialize)]
@@ -20,9 +22,7 @@ struct Told<'a> {
 }
 
 pub fn rename(args: &Rename, common: &Common, out: &mut Out) -> Done {
-    if matches!(args.name.trim(), "" | "." | "..") {
-        return Err(Failure::Usage("a name has letters".into()));
-    }
+    check_name(&args.name)?;
     let named = |label: &mut Label| label.name = Some(args.name.clone());
     let text = |s: &Session| format!("{} is called {}", s.id.row(), Untrusted::new(args.name.clone()).row());
     let (mut answer, at) = find(&args.target, common)?;
@@ -33,13 +33,15 @@ pub fn rename(args: &Rename, common: &Common, out: &mut Out) -> Done {
 /// A name that means another session already would not mean this one.
 fn can_be_meant(name: &str, sessions: &mut [Box<Session>], at: usize) -> Result<(), Failure> {
     sessions[at].name = Some(Untrusted::new(name));
-    match resolve(name, sessions) {
-        Ok(other) if other != at => {
-            let (name, other) = (Untrusted::new(name).row(), sessions[other].id.row());
-            Err(Failure::Refused(format!("'{name}' means {other} already; choose another name")))
-        }
-        _ => Ok(()),
-    }
+    let other = match resolve(name, sessions) {
+        Ok(other) => Some(other).filter(|other| *other != at),
+        Err(NotOne::Several { candidates, .. }) => candidates.into_iter().find(|other| *other != at),
+        Err(NotOne::None(_)) => None,
+    };
+    other.map_or(Ok(()), |other| {
+        let (name, other) = (Untrusted::new(name).row(), sessions[other].id.row());
+        Err(Failure::Refused(format!("'{name}' means {other} already; choose another name")))
+    })
 }
 
 pub fn keep(args: &Keep, common: &Common, out: &mut Out) -> Done {
@@ -51,6 +53,11 @@ pub fn keep(args: &Keep, common: &Common, out: &mut Out) -> Done {
         return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
     }
     let how = if args.off { "is brought back only when asked" } else { "is brought back without asking" };
+    let places = question(common, Scope::All).places;
+    let is_mute = lariat_adapters::named(session.agent).is_some_and(|a| a.is_mute());
+    if let Some(why) = restore::cannot(&places, session).filter(|_| !args.off && is_mute) {
+        return Err(Failure::Refused(format!("{}: it cannot be brought back: {why}", session.id.row())));
+    }
     run((answer, at), kept, |s| format!("{} {how}", s.id.row()), common, out)
 }
 
@@ -63,14 +70,11 @@ fn run(
 ) -> Done {
     let session = &answer.listing.sessions[at];
     let places = question(common, Scope::All).places;
-    let known = Wishes::read(&places).labels.remove(session.id.raw());
-    let mut label = known.unwrap_or_else(|| Label { id: session.id.raw().to_owned(), ..Label::default() });
-    change(&mut label);
-    label.at = Some(answer.listing.at);
-    records::put_label(&places, session.handle.as_deref(), &label)?;
+    let (handle, id) = (session.handle.as_deref(), session.id.raw());
+    let label = records::change_label(&places, handle, id, answer.listing.at, change)?;
     if out.json {
         let name = label.name.map(Untrusted::new).or_else(|| session.name.clone());
-        out.json(&Told { id: &session.id, name, kept: label.kept.unwrap_or(session.kept) })?;
+        out.told(&Told { id: &session.id, name, kept: label.kept.unwrap_or(session.kept) })?;
     } else {
         out.line(text(session))?;
     }

@@ -9,12 +9,13 @@ use lariat_engine::resume::{GO_ON, Resumed, Way};
 use lariat_engine::{list, stop};
 use lariat_sys::durable;
 use lariat_sys::point::point;
+use lariat_sys::process::own_program;
 use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Restore};
 use crate::output::{Failure, Out};
-use crate::verbs::question;
+use crate::verbs::{question, warn};
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -63,8 +64,12 @@ pub fn run(args: &Restore, common: &Common, out: &mut Out) -> Done {
     if args.install {
         return install(&question.places, out);
     }
-    let policy = Settings::read(&question.places).restore;
+    let Settings { restore: policy, warnings, .. } = Settings::read(&question.places);
     if args.auto && policy == Policy::Never {
+        warn(&warnings); // what cannot be read may have said something else
+        if out.json {
+            out.json(&Told { schema: 1, plan: !args.yes, restore: Vec::new(), others: Vec::new() })?;
+        }
         return Ok(0);
     }
     if args.yes {
@@ -132,7 +137,7 @@ fn install(places: &Places, out: &mut Out) -> Done {
     const NAME: &str = "lariat-restore.service";
     let folder = places.settings.parent().and_then(|p| p.parent()).map(|c| c.join("systemd/user"));
     let folder = folder.ok_or_else(|| Failure::Usage("there is no directory for settings".into()))?;
-    let program = std::env::current_exe()?;
+    let program = own_program()?;
     let quoted = program.to_string_lossy().replace('%', "%%").replace('"', "\\\"");
     let unit = format!(
         "[Unit]\nDescription=Bring back the coding agents that a reboot cut off\n\n\
@@ -206,7 +211,10 @@ fn show(plan: &Plan, out: &mut Out) -> Result<(), Failure> {
     if plan.steps.is_empty() {
         out.line(nothing(plan.partial))?;
     } else {
-        out.line(format_args!("{} to bring back; the same with --yes does it:", plan.steps.len()))?;
+        match plan.steps.iter().filter(|s| s.way.is_ok()).count() {
+            0 => out.line("nothing that can be brought back:")?,
+            n => out.line(format_args!("{n} to bring back; the same with --yes does it:"))?,
+        }
     }
     for step in &plan.steps {
         let how = match way(step) {

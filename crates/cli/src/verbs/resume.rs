@@ -49,7 +49,7 @@ pub fn run(args: &Resume, fork: bool, common: &Common, out: &mut Out) -> Done {
         let cwd = started.cwd.to_string_lossy().into_owned();
         let from = (fork || resumed.way == Way::Replayed).then_some(id);
         let (handle, native_id, agent, pid) = (&started.handle, &started.native_id, started.agent, started.pid);
-        out.json(&Told { handle, id: started.id(), native_id, agent, cwd, pid, way: resumed.way.word(), said, from })?;
+        out.told(&Told { handle, id: started.id(), native_id, agent, cwd, pid, way: resumed.way.word(), said, from })?;
         return Ok(0);
     }
     out.line(format_args!("{}  {}", started.handle, started.id()))?;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Send};
-use crate::output::{Failure, Out, complain};
+use crate::output::{Failure, Out, Wrong, complain};
 use crate::verbs::{attach, find, launch, ls, question};
 
 #[derive(Serialize)]
@@ -25,6 +25,9 @@ struct Told<'a> {
     /// What stood at its prompt before, and was sent with the text: what the text came after, and what it came before.
     before: Option<Untrusted>,
     after: Option<Untrusted>,
+    schema: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Wrong>,
 }
 
 pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
@@ -77,7 +80,8 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         Ok(sent) => (sent, None),
         Err(e) => (Sent::default(), Some(e.to_string())),
     };
-    let mut told = Told { id: &session.id, outcome, reason, status: None, reply: None, before, after };
+    let (status, reply, error, schema) = (None, None, None, 1);
+    let mut told = Told { id: &session.id, outcome, reason, status, reply, before, after, schema, error };
     let mut code = code;
     if code == 0 && args.wait {
         let end = turn(session.id.raw(), offset, common)?;
@@ -90,18 +94,19 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         let words = words.join("' and '");
         complain(format_args!("{}: what stood at its prompt was sent with it: '{words}'", session.id.row()));
     }
-    if out.json {
-        out.json(&told)?;
-        return Ok(code);
-    }
+    let status = told.status.map_or_else(String::new, |status| format!("{}: ", status.word()));
+    let why = told.reason.as_ref().map(|reason| format!("{status}{reason}"));
     match &told.reply {
+        _ if out.json => {
+            told.error = Wrong::by(code, why.clone().unwrap_or_else(|| outcome.to_owned()));
+            out.json(&told)?;
+        }
         Some(reply) => out.line(reply.block().trim_end())?,
         None if outcome == "sent" => out.line(format_args!("sent to {}", session.id.row()))?,
         None => {}
     }
-    if let Some(reason) = &told.reason {
-        let status = told.status.map_or_else(String::new, |status| format!("{}: ", status.word()));
-        complain(format_args!("{}: {status}{reason}", session.id.row()));
+    if let Some(why) = why {
+        complain(format_args!("{}: {why}", session.id.row()));
     }
     Ok(code)
 }

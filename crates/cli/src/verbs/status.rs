@@ -1,6 +1,8 @@
 //! `lariat status`: one session in full, or how many there are of each kind.
 
+use lariat_adapters::look::Places;
 use lariat_core::{Session, Status, Time, Warning};
+use lariat_engine::restore;
 use serde::Serialize;
 
 use crate::Done;
@@ -69,6 +71,11 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
         let [input, output, read, write] = [t.input, t.output, t.cache_read, t.cache_write].map(short_count);
         format!("{input} in, {output} out, {read} cache read, {write} cache written")
     });
+    // Of one of another machine, that one knows.
+    let cut_off = session.restorable.then(|| {
+        let cannot = (!session.elsewhere).then(|| restore::cannot(&Places::from_env(), session)).flatten();
+        cannot.map_or_else(|| "`lariat restore` brings it back".into(), |why| format!("cannot be brought back: {why}"))
+    });
     let fields = [
         ("host", session.host.as_deref().map(|h| lariat_core::Untrusted::new(h).row())),
         ("handle", session.handle.clone()),
@@ -86,7 +93,7 @@ pub fn one(session: &Session, at: Time, warnings: &[Warning], out: &mut Out) -> 
         ("updated", ago(session.updated_at)),
         ("ended", ago(session.ended_at)),
         ("exit", session.exit.map(|e| e.to_string())),
-        ("cut off", session.restorable.then(|| "`lariat restore` brings it back".into())),
+        ("cut off", cut_off),
         ("kept", session.kept.then(|| "it comes back without asking".into())),
         ("parent", text(&session.parent)),
         ("transcript", transcript.map(|t| lariat_core::Untrusted::new(t).row())),

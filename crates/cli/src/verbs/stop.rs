@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, Stop};
-use crate::output::{Failure, Out, complain};
+use crate::output::{Failure, Out, Wrong, complain};
 use crate::verbs::{not_one, question, warn, worktree};
 
 #[derive(Serialize)]
@@ -26,6 +26,9 @@ struct Told<'a> {
     survivors: Vec<Left>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worktree: Option<worktree::Removed>,
+    schema: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Wrong>,
 }
 
 #[derive(Serialize)]
@@ -43,7 +46,7 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
         let finished = stop::finish(&places, &answer.listing.sessions);
         for (id, finished) in &finished {
             complain(match finished {
-                Ok(Outcome::Survived(_)) => format!("{id} was to be ended, and is still there"),
+                Ok(Outcome::Survived(_)) => format!("{id} could not be ended"),
                 Ok(outcome) => format!("finished what was cut short: {id}: {}", word(outcome)),
                 Err(e) => format!("could not finish what was cut short: {id}: {e}"),
             });
@@ -58,14 +61,20 @@ pub fn run(args: &Stop, hard: bool, common: &Common, out: &mut Out) -> Done {
     let untold = sessions.iter().filter(|s| s.live.is_none()).count();
     let mut worst = 0;
     if args.all && (untold > 0 || answer.partial) {
-        complain(format_args!("{untold} sessions of which it cannot be told if they live are left alone"));
+        complain(match untold {
+            0 => "what could not be looked at is left alone".to_owned(),
+            1 => "1 session of which it cannot be told if it lives is left alone".to_owned(),
+            n => format!("{n} sessions of which it cannot be told if they live are left alone"),
+        });
         worst = 5;
     }
     if args.all && !args.yes {
         return plan(verb, &targets, out).map(|()| worst);
     }
-    if targets.is_empty() && !out.json {
-        out.line("Nothing lives that could be ended.")?;
+    match targets.is_empty() {
+        true if out.json => out.json(&Nothing { schema: 1, ids: [] })?,
+        true => out.line("Nothing lives that could be ended.")?,
+        false => {}
     }
     let how = How { hard, grace: args.grace, force: args.force };
     each(&places, &targets, sessions, &how, |session, (outcome, unrecorded)| {
@@ -178,6 +187,13 @@ fn plan(verb: &str, targets: &[&Session], out: &mut Out) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Nobody was there to end.
+#[derive(Serialize)]
+struct Nothing {
+    schema: u32,
+    ids: [String; 0],
+}
+
 #[derive(Serialize)]
 struct Plan<'a> {
     schema: u32,
@@ -235,6 +251,21 @@ fn tell(
         complain(format_args!("warning: {unrecorded}"));
     }
     let reason = reason.or(unrecorded);
+    let id = session.id.row();
+    let wrong = match &outcome {
+        Ok(Outcome::Survived(left)) => {
+            let names: Vec<String> = left.iter().map(|s| format!("{} ({})", s.pid, s.comm)).collect();
+            let why = reason.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+            Some(format!("still there: {}{why}", names.join(", ")))
+        }
+        Ok(Outcome::Unknown(why)) => Some(format!("nothing was signalled: {why}")),
+        Ok(Outcome::Refused(why)) => Some(format!("refused: {why}")),
+        Err(e) => Some(e.to_string()),
+        Ok(_) => None,
+    };
+    if let Some(wrong) = &wrong {
+        complain(format_args!("{id}: {wrong}"));
+    }
     if out.json {
         let ended = match &outcome {
             Ok(Outcome::Ended(pids) | Outcome::Swept(pids)) => pids.clone(),
@@ -244,10 +275,10 @@ fn tell(
             Ok(Outcome::Survived(s)) => s.iter().map(|s| Left { pid: s.pid, comm: s.comm.clone().into() }).collect(),
             _ => Vec::new(),
         };
-        let word = outcome.as_ref().map_or("failed", word);
-        return out.json(&Told { id: &session.id, outcome: word, reason, ended, survivors, worktree: removed });
+        let error = wrong.and_then(|wrong| Wrong::by(code(&outcome), wrong));
+        let (id, outcome) = (&session.id, outcome.as_ref().map_or("failed", word));
+        return out.json(&Told { id, outcome, reason, ended, survivors, worktree: removed, schema: 1, error });
     }
-    let id = session.id.row();
     match outcome {
         Ok(Outcome::AlreadyGone) => out.line(format_args!("{id} had ended before: {}", session.status.word()))?,
         Ok(Outcome::Swept(pids)) => {
@@ -256,14 +287,7 @@ fn tell(
         }
         Ok(Outcome::Ended(pids)) if pids.is_empty() => out.line(format_args!("{id} stopped, its gateway says so"))?,
         Ok(Outcome::Ended(pids)) => out.line(format_args!("{id} stopped, {} processes gone", pids.len()))?,
-        Ok(Outcome::Survived(left)) => {
-            let names: Vec<String> = left.iter().map(|s| format!("{} ({})", s.pid, s.comm)).collect();
-            let why = reason.map_or_else(String::new, |why| format!("; {why}"));
-            complain(format_args!("{id}: still there: {}{why}", names.join(", ")));
-        }
-        Ok(Outcome::Unknown(why)) => complain(format_args!("{id}: nothing was signalled: {why}")),
-        Ok(Outcome::Refused(why)) => complain(format_args!("{id}: refused: {why}")),
-        Err(e) => complain(format_args!("{id}: {e}")),
+        Ok(Outcome::Survived(_) | Outcome::Unknown(_) | Outcome::Refused(_)) | Err(_) => {}
     }
     if let Some(removed) = removed {
         removed.tell(out)?;

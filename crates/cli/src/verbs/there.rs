@@ -27,6 +27,8 @@ use crate::verbs::{self, daemon, not_one, question};
 
 /// Longer lines are shown in pieces.
 const LINE: usize = 1 << 20;
+/// No object that a lariat prints is longer.
+const OBJECT: usize = 64 << 20;
 /// What stands for a target while its place among the words is looked for.
 const MARK: &str = "lariat-mark-of-a-target";
 
@@ -43,6 +45,12 @@ pub fn find(target: &str, common: &Common) -> Result<(Answer, usize), Failure> {
     if let Some((host, rest)) = fleet.split(target) {
         let name = host.name.clone();
         let found = ask::find(fleet.clone(), Some(&name), &places, rest, common.deadline).found();
+        if found.sessions.is_empty() && found.several.is_empty() && !found.partial {
+            verbs::warn(&found.warnings);
+            let target = Untrusted::new(target).row();
+            let why = format!("no session fits '{target}'; `lariat ls -a --host {name}` lists all of that host");
+            return Err(Failure::Usage(why));
+        }
         return one(target, Answer::empty(Time(clock::now_ms())), Err(NotOne::None(target.to_owned())), found);
     }
     let mut answer = list(question(common, Scope::All));
@@ -249,16 +257,24 @@ fn go(host: &Host, words: &[String], verb: &Verb, asked: &Asked, out: &mut Out) 
     };
     let raw = matches!(verb, Verb::Logs(args) if args.raw) && !out.is_terminal();
     let (mut said, mut complained, mut failed) = (Vec::new(), Vec::new(), None);
+    // Text may be anything; but who was asked for JSON, and says something else, is no lariat.
+    let mut odd = None;
+    let strict = out.json && !raw;
     let mut show = |stream: Stream, bytes: &[u8]| -> io::Result<()> {
         let shown = match stream {
             Stream::Out if raw => out.bytes(bytes),
             Stream::Out => {
                 said.extend_from_slice(bytes);
-                lines(&mut said).iter().try_for_each(|line| out.line(line)).and_then(|()| out.flush_now())
+                let said = lines(&mut said, if strict { OBJECT } else { LINE });
+                odd = odd.take().or_else(|| said.iter().find(|line| strict && !is_json(line)).cloned());
+                if odd.is_some() {
+                    return Ok(()); // the rest of it is drained, so that it ends as it would
+                }
+                said.iter().try_for_each(|line| out.line(line)).and_then(|()| out.flush_now())
             }
             Stream::Err => {
                 complained.extend_from_slice(bytes);
-                lines(&mut complained).iter().for_each(complain);
+                lines(&mut complained, LINE).iter().for_each(complain);
                 Ok(())
             }
         };
@@ -268,19 +284,30 @@ fn go(host: &Host, words: &[String], verb: &Verb, asked: &Asked, out: &mut Out) 
     if let Some(failed) = failed {
         return Err(failed.into()); // ours: nobody reads any more
     }
-    if !said.is_empty() {
-        out.raw(&Untrusted::new(String::from_utf8_lossy(&said)).block())?;
+    let rest = Untrusted::new(String::from_utf8_lossy(&said)).block();
+    odd = odd.or_else(|| Some(rest.clone()).filter(|rest| strict && !rest.is_empty() && !is_json(rest)));
+    if odd.is_none() && !rest.is_empty() {
+        out.raw(&rest)?;
     }
     if !complained.is_empty() {
         complain(String::from_utf8_lossy(&complained));
     }
-    ran.map(code).map_err(unread)
+    let code = ran.map(code).map_err(unread)?;
+    odd.map_or(Ok(code), |said| {
+        let why = format!("it does not answer as lariat does: '{}'", Untrusted::new(said).row_within(60));
+        Err(unread(ask::odd(host, &why, "")))
+    })
 }
 
-/// Takes the whole lines out, escaped.
-fn lines(bytes: &mut Vec<u8>) -> Vec<String> {
+/// Whether a line is what `--json` prints: an object.
+fn is_json(line: &str) -> bool {
+    serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(line).is_ok()
+}
+
+/// Takes the whole lines out, escaped, and pieces of such as are longer than that.
+fn lines(bytes: &mut Vec<u8>, most: usize) -> Vec<String> {
     let whole = bytes.iter().rposition(|b| *b == b'\n').map(|at| at + 1);
-    let end = whole.or((bytes.len() > LINE).then_some(bytes.len())).unwrap_or(0);
+    let end = whole.or((bytes.len() > most).then_some(bytes.len())).unwrap_or(0);
     let rest = bytes.split_off(end);
     let whole = std::mem::replace(bytes, rest);
     let text = String::from_utf8_lossy(&whole).into_owned();
@@ -336,7 +363,7 @@ mod tests {
     #[test]
     fn what_another_machine_says_is_shown_line_by_line_and_acts_on_nothing() {
         let mut bytes = b"one\r\ntwo\x1b[2J\nrest".to_vec();
-        let shown = lines(&mut bytes);
+        let shown = lines(&mut bytes, LINE);
         assert_eq!(shown.len(), 2);
         assert!(shown[0] == "one" && !shown[1].contains('\x1b'), "{shown:?}");
         assert_eq!(bytes, b"rest");

@@ -77,27 +77,28 @@ struct Told<'a> {
     warnings: &'a [Warning],
 }
 
-#[derive(Serialize)]
+/// What was used; by default of what is not known.
+#[derive(Default, Serialize)]
 pub struct Row<'a> {
     key: Option<&'a Untrusted>,
-    tokens: Tokens,
-    answers: u64,
+    tokens: Option<Tokens>,
+    answers: Option<u64>,
     cost_usd: Option<f64>,
-    recorded_usd: f64,
-    table_usd: f64,
-    unpriced_tokens: u64,
+    recorded_usd: Option<f64>,
+    table_usd: Option<f64>,
+    unpriced_tokens: Option<u64>,
 }
 
 impl<'a> Row<'a> {
     pub fn of(key: Option<&'a Untrusted>, sum: &Sum) -> Row<'a> {
         Row {
             key,
-            tokens: sum.tokens,
-            answers: sum.answers,
+            tokens: Some(sum.tokens),
+            answers: Some(sum.answers),
             cost_usd: sum.cost().map(cents),
-            recorded_usd: cents(sum.recorded()),
-            table_usd: cents(sum.by_table()),
-            unpriced_tokens: sum.unpriced,
+            recorded_usd: Some(cents(sum.recorded())),
+            table_usd: Some(cents(sum.by_table())),
+            unpriced_tokens: Some(sum.unpriced),
         }
     }
 }

@@ -26,6 +26,7 @@ struct Told<'a> {
     /// Whether its store tells when what was used.
     told: bool,
     steps: Vec<Step<'a>>,
+    /// `null` where nothing is on record: nothing is known then, and that is not 0.
     total: Row<'a>,
     notes: &'a [String],
     warnings: &'a [Warning],
@@ -47,7 +48,7 @@ pub fn run(target: &str, common: &Common, out: &mut Out) -> Done {
     if out.json {
         let steps = series.steps.iter().map(|s| Step { at: s.at, used: Row::of(None, &s.sum) }).collect();
         let Series { at, told, ref notes, ref warnings, ref total, .. } = series;
-        let total = Row::of(None, total);
+        let total = if told { Row::of(None, total) } else { Row::default() };
         out.json(&Told { schema: 1, at, id: &session.id, told, steps, total, notes, warnings })?;
         return Ok(code);
     }
@@ -62,7 +63,6 @@ pub fn run(target: &str, common: &Common, out: &mut Out) -> Done {
         so_far = so_far.saturating_add(step.sum.all_tokens());
         out.line(line(&step.at.to_string(), &step.sum, &short_count(so_far)))?;
     }
-    // Where nothing is on record, nothing is known: that is not 0.
     if series.told {
         out.line(out.ink(Ink::Bold, line("total", &series.total, &short_count(series.total.all_tokens()))))?;
     }

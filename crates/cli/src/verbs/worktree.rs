@@ -1,9 +1,11 @@
 //! `lariat worktree`: checkouts of sessions, listed, saved, given back, removed.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lariat_adapters::look::Scope;
+use anyhow::Context as _;
+use lariat_adapters::look::{Places, Scope};
 use lariat_core::{Session, Time, Untrusted, Warning};
 use lariat_engine::worktree::clean::{self, Look, Removal};
 use lariat_engine::worktree::{self, Worktree, WorktreeError, apply, make, saved};
@@ -13,7 +15,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::args::{Common, WorktreeApply, WorktreeClean, WorktreeTargets, WorktreeVerb};
-use crate::output::{Failure, Ink, Out, complain};
+use crate::output::{Failure, Ink, Out, Wrong, complain};
 use crate::verbs::{question, warn};
 
 /// How many ignored files are named on a terminal.
@@ -26,6 +28,11 @@ pub fn run(verb: &WorktreeVerb, common: &Common, out: &mut Out) -> Done {
         WorktreeVerb::Save(args) => save(args, common, out),
         WorktreeVerb::Apply(args) => give_back(args, common, out),
     }
+}
+
+/// The lock of whoever acts on worktrees.
+fn guard(places: &Places) -> Result<File, Failure> {
+    Ok(worktree::guard(places).with_context(|| places.state.display().to_string())?)
 }
 
 fn fail(error: WorktreeError) -> Failure {
@@ -81,18 +88,19 @@ impl From<Look> for Row {
     }
 }
 
+#[derive(Serialize)]
+struct Told {
+    schema: u32,
+    worktrees: Vec<Row>,
+    warnings: Vec<Warning>,
+}
+
 fn ls(common: &Common, out: &mut Out) -> Done {
     let question = question(common, Scope::Live);
     let (found, warnings) = worktree::all(&question.places);
     let sessions = clean::sessions(&question);
     let rows: Vec<Row> = found.iter().map(|w| clean::look(&question.places, w, &sessions, true).into()).collect();
     if out.json {
-        #[derive(Serialize)]
-        struct Told {
-            schema: u32,
-            worktrees: Vec<Row>,
-            warnings: Vec<Warning>,
-        }
         out.json(&Told { schema: 1, worktrees: rows, warnings })?;
         return Ok(0);
     }
@@ -140,6 +148,16 @@ pub struct Removed {
     saved: Option<String>,
     ignored: Vec<Untrusted>,
     left_behind: usize,
+}
+
+/// The same, as an answer.
+#[derive(Serialize)]
+struct Cleaned {
+    #[serde(flatten)]
+    removed: Removed,
+    schema: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Wrong>,
 }
 
 impl Removed {
@@ -239,21 +257,27 @@ fn clean(args: &WorktreeClean, common: &Common, out: &mut Out) -> Done {
         let removed = if args.dry_run {
             Removed::plan(&clean::look(&question.places, worktree, &sessions, false), args.force)
         } else {
-            let _guard = worktree::guard(&question.places)?;
+            let _guard = guard(&question.places)?;
             remove(&question, worktree, args.force)
         };
-        if !args.targets.is_empty() {
-            worst = worst.max(removed.code());
-        }
+        // Whoever names one wants that one gone.
+        let code = if args.targets.is_empty() { 0 } else { removed.code() };
+        worst = worst.max(code);
         if out.json {
-            out.json(&removed)?;
+            let why = removed.reason.clone().unwrap_or_else(|| removed.outcome.into());
+            if code != 0 {
+                complain(format_args!("lariat: {}: {}", removed.handle, why.raw()));
+            }
+            out.json(&Cleaned { removed, schema: 1, error: Wrong::by(code, why) })?;
         } else {
             removed.tell(out)?;
         }
         out.flush()?;
     }
-    if targets.is_empty() && !out.json {
-        out.line("No worktrees to remove.")?;
+    match targets.is_empty() {
+        true if out.json => out.json(&Told { schema: 1, worktrees: Vec::new(), warnings: warnings.clone() })?,
+        true => out.line("No worktrees to remove.")?,
+        false => {}
     }
     warn(&warnings);
     Ok(worst)
@@ -277,7 +301,7 @@ pub fn after_end(common: &Common, session: &Session, gone: bool) -> Option<Remov
 /// For `gc`: what `clean` would remove and was made that long ago.
 pub fn removable(common: &Common, retain: Duration, act: bool) -> Result<Vec<Removed>, Failure> {
     let question = question(common, Scope::Live);
-    let _guard = act.then(|| worktree::guard(&question.places)).transpose()?;
+    let _guard = act.then(|| guard(&question.places)).transpose()?;
     let limit = clock::now_ms() - i64::try_from(retain.as_millis()).unwrap_or(i64::MAX);
     let (found, _) = worktree::all(&question.places);
     let old: Vec<Worktree> = found.into_iter().filter(|w| !w.gone && w.created_at.0 < limit).collect();
@@ -304,7 +328,7 @@ fn save(args: &WorktreeTargets, common: &Common, out: &mut Out) -> Done {
     let (found, _) = worktree::all(&question.places);
     for target in &args.targets {
         let worktree = find(target, &found, common)?;
-        let _guard = worktree::guard(&question.places)?;
+        let _guard = guard(&question.places)?;
         let (one, ignored) = saved::save_now(&question.places, &worktree).map_err(fail)?;
         if let Some(one) = &one {
             make::note(&question.places, "worktree save", &worktree.handle, one.name.clone());
@@ -312,7 +336,7 @@ fn save(args: &WorktreeTargets, common: &Common, out: &mut Out) -> Done {
         let ignored: Vec<Untrusted> = ignored.iter().map(|p| Untrusted::new(p.to_string_lossy())).collect();
         if out.json {
             let (saved, commit) = (one.as_ref().map(|s| s.name.clone()), one.map(|s| s.commit));
-            out.json(&ToldSaved { handle: worktree.handle, saved, commit, ignored })?;
+            out.told(&ToldSaved { handle: worktree.handle, saved, commit, ignored })?;
             continue;
         }
         match one {
@@ -344,7 +368,7 @@ fn give_back(args: &WorktreeApply, common: &Common, out: &mut Out) -> Done {
     if out.json {
         let (saved, commit) = (applied.name, applied.commit);
         let (files, merged, left_behind) = (applied.files, applied.merged, applied.left_behind);
-        out.json(&ToldApplied { saved, commit, into, files, merged, left_behind })?;
+        out.told(&ToldApplied { saved, commit, into, files, merged, left_behind })?;
         return Ok(0);
     }
     let how = if applied.merged { "merged into" } else { "given back to" };

@@ -4,7 +4,11 @@
 mod daemon;
 mod terminal;
 
-use lariat_testkit::{Child, DEADLINE, Exit, Signal, agents::Codex, record::Store};
+use lariat_testkit::{
+    Child, DEADLINE, Exit, Key, Signal,
+    agents::{Codex, Daemon},
+    record::Store,
+};
 use serde_json::Value;
 
 use crate::looks::{Look, Row, Stage, Tokens, lines};
@@ -240,7 +244,19 @@ fn archived() {
     let row = stage.now().ended("done").has("native_id", id.as_str()).used(used);
     stage.agree_on_reply(&row, "echo: hello");
     stage.keep(Store::Codex, &[(&row, "done")]);
-    stage.sandbox.run(["codex", "unarchive", &id]).expect_success();
+    // Nobody goes on with it before a person has brought it back.
+    for args in [&["resume", &id][..], &["resume", &id, "--headless", "go on"], &["fork", &id]] {
+        let refused = stage.sandbox.world().run(&stage.lariat().args(args));
+        assert!(refused.code() == 2 && refused.stderr.contains("codex unarchive"), "{args:?}: {refused:?}");
+    }
+    let tui = codex.terminal(Daemon::None, &["resume", &id]);
+    tui.wait_for_text("This conversation is archived", DEADLINE);
+    let row = stage.until("waiting", "dialog: the conversation is archived").held_by(tui.pid());
+    stage.agree(&row.has("native_id", id.as_str()));
+    tui.press_away(Key::Enter, "This conversation is archived", DEADLINE);
+    stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", id.as_str());
+    tui.submit("/quit", DEADLINE);
+    tui.wait(DEADLINE);
     stage.now().ended("done").has("native_id", id).used(used);
 }
 

@@ -166,6 +166,12 @@ fn on_a_terminal_only_what_is_recorded_is_told() {
     stage.until_started();
     stage.until("working", "running a tool").held_by(tui.pid());
     tui.press(Key::Esc);
+    // What the tool still gives is recorded after that, at its leisure, and opens nothing.
+    let chats =
+        || fs::read_dir(gemini.store().join("tmp/proj/chats")).expect("chats").map(|e| e.expect("a chat").path());
+    wait_until("the tool's end is recorded", DEADLINE, || {
+        chats().any(|chat| fs::read_to_string(chat).is_ok_and(|said| said.contains("Operation cancelled by user")))
+    });
     let row = stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
     stage.agree(&row);
     stage.keep(Store::Gemini, &[(&row, "stopped")]);
@@ -200,6 +206,34 @@ fn on_a_terminal_a_call_without_words_waits_and_a_refusal_needs_a_login() {
     tui.signal(Signal::KILL);
     tui.wait(DEADLINE);
     stage.now().ended("failed");
+}
+
+#[test]
+fn while_its_sub_agent_thinks_it_works_and_what_that_calls_for_it_asks_leave_for() {
+    let stage = Stage::new("tui-beside");
+    stage.sandbox.env("GEMINI_CLI_NO_RELAUNCH", "true");
+    let gemini = Gemini::install(&stage.sandbox, &stage.model);
+    let tui = gemini.terminal(&["--session-id", &id('a')]);
+    tui.wait_for_text("Type your message", DEADLINE);
+    let told = |task: &str| format!("CALL invoke_agent {}", json!({"agent_name": "generalist", "prompt": task}));
+    submit(&stage, &tui, &told("HOLD sub"));
+    stage.model.wait_for_hold("sub", DEADLINE);
+    let began = Instant::now();
+    // As long as any tool of Gemini's own would take.
+    wait_until("it thinks for long", DEADLINE, || {
+        stage.until("working", "sub-agent at work").held_by(tui.pid());
+        began.elapsed() > Duration::from_secs(5)
+    });
+    tui.press(Key::Esc);
+    stage.until("idle", "last turn was interrupted by a person").held_by(tui.pid());
+    tui.wait_for_text("Request cancelled.", DEADLINE);
+    tui.wait_for_text("Type your message", DEADLINE);
+    submit(&stage, &tui, &told("CALL run_shell_command {\"command\": \"touch made\"}"));
+    tui.wait_for_text("Allow", DEADLINE);
+    stage.until("waiting", "permission: ").held_by(tui.pid());
+    tui.signal(Signal::KILL);
+    tui.wait(DEADLINE);
+    stage.now().ended("interrupted");
 }
 
 #[test]

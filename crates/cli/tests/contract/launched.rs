@@ -150,6 +150,48 @@ fn a_plan_that_a_launched_codex_was_told_to_put_aside_is_asked_no_more() {
 }
 
 #[test]
+fn what_a_launched_claude_asks_before_it_has_a_session_is_told() {
+    let stage = Stage::new("launch-claude-trust");
+    let _claude = Claude::install(&stage.sandbox, &stage.model);
+    let project = stage.sandbox.project("untrusted");
+    let launched = launch(&stage, &["claude", "-p", "hello", "--cwd", project.to_str().expect("UTF-8")]);
+    let row = stage.until("waiting", "dialog: whether it may trust the files in this folder");
+    stage.agree(&row);
+    let refused = stage.sandbox.world().run(&stage.lariat().args(["send", handle(&launched), "hello"]));
+    assert!(refused.code() == 3 && refused.stderr.contains("trust"), "{refused:?}");
+    let tui = stage.sandbox.terminal(&stage.lariat().args(["attach", handle(&launched)]));
+    tui.wait_for_text("❯ No, exit", DEADLINE);
+    tui.press_away(Key::Down, "❯ No, exit", DEADLINE);
+    tui.press_away(Key::Enter, "Quick safety check", DEADLINE);
+    stage.until("idle", "turn over").has("native_id", launched["native_id"].clone());
+    act(&stage, &["kill", handle(&launched), "--json"]);
+}
+
+#[test]
+fn what_a_codex_asks_before_it_has_a_session_ends_its_launch_at_once() {
+    let stage = Stage::new("launch-codex-trust");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let project = stage.sandbox.project("untrusted");
+    let command = ["launch", "codex", "-p", "hello", "--cwd", project.to_str().expect("UTF-8")];
+    let output = stage.sandbox.world().run(&stage.lariat().args(command));
+    let told = format!(
+        "whether this folder is to be trusted before it begins a session, and was ended; run `codex` in {}",
+        project.display()
+    );
+    assert!(output.code() == 1 && output.stderr.contains(&told), "{output:?}");
+    wait_until("nothing is left", DEADLINE, || others(&stage).is_empty());
+    codex.trust(&project);
+    let unknown = [&command[..], &["--", "-c", "model_provider=openai"]].concat();
+    let output = stage.sandbox.world().run(&stage.lariat().args(unknown));
+    assert!(output.code() == 1 && output.stderr.contains("asks for a login"), "{output:?}");
+    // What it is asked may have the words.
+    let words = "\u{203a} 1. Trust and continue > 1. Sign in with ChatGPT";
+    let command: Vec<&str> = command[1..].iter().map(|a| if *a == "hello" { words } else { a }).collect();
+    let launched = launch(&stage, &command);
+    stage.until_of(id(&launched), "idle", "");
+}
+
+#[test]
 fn claude_in_a_terminal_outlives_its_shim_and_ends_with_its_tools() {
     let stage = Stage::new("launch-tui");
     let _claude = Claude::install(&stage.sandbox, &stage.model);

@@ -266,6 +266,10 @@ fn an_id_that_an_agent_gives_again_is_one_row() {
     assert_eq!(list(&stage.sandbox).session(second.id())["handle"], second.handle());
 }
 
+fn is_request(entry: &fs::DirEntry) -> bool {
+    entry.path().extension().is_some_and(|e| e == "json")
+}
+
 #[test]
 fn what_it_asks_is_shown_and_answered() {
     let stage = Stage::new("acp-asks");
@@ -295,11 +299,21 @@ fn what_it_asks_is_shown_and_answered() {
     stage.act(&["approve", launched.handle()]);
     stage.until(&launched, "idle", "");
     assert_eq!(stage.reply(&launched), "chosen: no once");
+    // The agent takes back what it asked.
+    stage.act(&["send", launched.handle(), "UNASK pipe"]);
+    let asks = stage.sandbox.state_dir().join("lariat/sessions").join(launched.handle()).join("asks");
+    let asked = || fs::read_dir(&asks).expect("a folder").filter(|e| e.as_ref().is_ok_and(is_request)).count();
+    wait_until("both are asked", DEADLINE, || asked() == 2);
+    stage.let_go();
+    wait_until("one is taken back", DEADLINE, || asked() == 1);
+    stage.until(&launched, "waiting", "permission: second");
+    stage.act(&["approve", launched.handle()]);
+    stage.until(&launched, "idle", "");
+    assert_eq!(stage.reply(&launched), "told: -32800 once");
     // What it asks is withdrawn with its turn.
     stage.act(&["send", launched.handle(), "ASK more"]);
     stage.until(&launched, "waiting", "permission: more");
     stage.act(&["stop", launched.handle()]);
-    let asks = stage.sandbox.state_dir().join("lariat/sessions").join(launched.handle()).join("asks");
     assert_eq!(fs::read_dir(asks).expect("a folder").count(), 0);
 }
 

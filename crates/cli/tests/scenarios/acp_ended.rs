@@ -274,7 +274,7 @@ fn each_of_its_ids_means_it_wherever_it_goes_on() {
 fn what_was_ended_where_its_own_program_had_it_open_is_not_brought_back() {
     let stage = Stage::new("acp-ended-elsewhere");
     let sandbox = &stage.sandbox;
-    let launched = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);
+    let launched = stage.launch(&["acp:scripted", "-p", "HOLD pipe", "--name", "mine", "--group", "ours", "--keep"]);
     stage.until(&launched, "working", "");
     stage.kill_owner(&launched);
     stage.until(&launched, "interrupted", "by signal 9");
@@ -289,6 +289,9 @@ fn what_was_ended_where_its_own_program_had_it_open_is_not_brought_back() {
     wait_until("it is seen", DEADLINE, || list(sandbox).session(&native)["pid"] == agent.pid());
     let row = list(sandbox).session(&native).clone();
     assert_eq!((&row["agent"], &row["handle"]), (&"gemini".into(), &launched.0["handle"]), "{row:#}");
+    let told = ["name", "group", "kept"].map(|key| &row[key]);
+    assert_eq!(told, [&json!("mine"), &json!("ours"), &json!(true)], "{row:#}");
+    assert_eq!(stage.act(&["status", "mine"])["native_id"], native.as_str());
     stage.act(&["kill", launched.handle()]);
     assert!(sandbox.world().process(agent.pid()).is_none(), "it is gone");
     let row = list(sandbox).session(&native).clone();

@@ -35,6 +35,18 @@ pub fn list(sandbox: &Sandbox) -> Answer {
     Answer::of(&ask(sandbox, &["ls", "-a", "--json"]))
 }
 
+/// Everything there is, if something of which only the time tells takes so long: `NAME:MS`, see `sys/src/point.rs`.
+#[track_caller]
+pub fn list_if(sandbox: &Sandbox, takes: &str) -> Answer {
+    let program = lariat(sandbox, &["ls", "-a", "--json"]).env("LARIAT_TAKES", takes);
+    Answer::of(&sandbox.world().run(&program))
+}
+
+/// For [`list_if`]: nobody has come up yet; everybody has.
+pub const COMING_UP: &str = "coming-up:86400000";
+/// See [`COMING_UP`].
+pub const CAME_UP: &str = "coming-up:0";
+
 /// Everything there is, asked from within a shell line that ends in `"$@"`.
 #[track_caller]
 pub fn list_through(sandbox: &Sandbox, shell: &str) -> Answer {

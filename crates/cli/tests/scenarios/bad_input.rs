@@ -320,3 +320,55 @@ fn blank_lines_say_nothing() {
         assert!(seen.warnings().is_empty() && !seen.session(&id(1))["tokens"].is_null(), "{blank:?} {}", seen.text);
     }
 }
+
+/// What ended the turn stands there, and does not say what it is: then how it ended is not known.
+#[test]
+fn a_line_that_does_not_say_what_it_is_is_no_proof() {
+    let sandbox = Sandbox::new("kindless");
+    let (claude, codex, pi) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox), PiStore::of(&sandbox));
+    let files = [
+        (claude.session(&id(1)).asked("fix it").answered("fixed").path, r#""type":"assistant""#, r#""type":null"#),
+        (
+            claude.session(&id(2)).asked("fix it").answered("fixed").path,
+            r#""stop_reason":"end_turn""#,
+            r#""stop_reason":7"#,
+        ),
+        (codex.thread(&id(3)).asked("fix it").answered("fixed").path, r#""type":"task_complete""#, r#""type":7"#),
+        (pi.session(&id(4)).asked("fix it").answered("fixed").path, r#""role":"assistant""#, r#""role":null"#),
+    ];
+    claude.session(&id(8)).asked("fix it").answered("fixed");
+    codex.thread(&id(9)).asked("fix it").answered("fixed");
+    for (path, good, bad) in &files {
+        let text = fs::read_to_string(path).expect("a transcript");
+        assert!(text.contains(good), "{good}: {text}");
+        fs::write(path, text.replace(good, bad)).expect("a transcript");
+    }
+    let seen = list(&sandbox);
+    for (n, (path, ..)) in (1..).zip(&files) {
+        seen.expect(&id(n), "unknown", None);
+        assert_eq!(seen.session(&id(n))["tokens"], json!(null), "{n}");
+        assert!(seen.warns_of(&path.file_name().expect("a name").to_string_lossy()), "{:?}", seen.warnings());
+    }
+    seen.expect(&id(8), "done", None);
+    seen.expect(&id(9), "done", None);
+    assert_eq!(seen.warnings().len(), files.len(), "{:?}", seen.warnings());
+}
+
+#[test]
+fn what_claude_wrote_is_told_as_it_means_it() {
+    let sandbox = Sandbox::new("meant");
+    let claude = ClaudeStore::of(&sandbox);
+    claude.session(&id(1)).asked("why is <command-name>/x</command-name> in it?").answered("because");
+    // No price is below nothing.
+    let account = json!({"type": "cost-state", "sessionId": id(2), "totalCostUSD": -5.0, "modelUsage": {}});
+    claude.session(&id(2)).asked("fix it").failed("API Error: 500").line(&account);
+    let seen = list(&sandbox);
+    assert_eq!(seen.session(&id(1))["prompt"], "why is <command-name>/x</command-name> in it?");
+    assert_eq!(seen.session(&id(2))["cost_usd"], json!(null), "{:#}", seen.session(&id(2)));
+    // A link that leads nowhere is no session that is gone this moment.
+    let nowhere = claude.path("projects/-w").join(format!("{}.jsonl", id(3)));
+    fs::create_dir_all(nowhere.parent().expect("a folder")).expect("a folder");
+    std::os::unix::fs::symlink("nowhere", &nowhere).expect("a link");
+    let used = crate::asking::ask(&sandbox, &["usage", "--json"]);
+    assert_eq!((used.code(), used.stdout.contains(&id(3))), (5, true), "{used:?}");
+}

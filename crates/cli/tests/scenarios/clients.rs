@@ -75,6 +75,7 @@ fn prometheus_reads_what_metrics_tell() {
 
 #[test]
 fn a_client_of_the_model_context_protocol_lists_launches_and_stops() {
+    let python = client("python3");
     let sandbox = Sandbox::new("mcpreal");
     drop(Lookalike::program(&sandbox, "claude"));
     let place = sandbox.project("proj");
@@ -87,7 +88,7 @@ fn a_client_of_the_model_context_protocol_lists_launches_and_stops() {
     let (server, _) = door.accept().expect("the server");
     let said = std::thread::scope(|scope| {
         scope.spawn(|| pass_on(&door, &server));
-        let output = Command::new(client("python3")).arg(script).arg(&port).arg(&place).output();
+        let output = Command::new(&python).arg(script).arg(&port).arg(&place).output();
         // Nobody waits for a client that never came.
         drop(TcpStream::connect(format!("127.0.0.1:{port}")));
         well(&output.expect("it runs"))

@@ -1,10 +1,13 @@
 //! Codex's thread locks: who really holds one, and which of several is the session.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, Stdin, built, wait_for, wait_until};
 use serde_json::json;
 
 use crate::{
-    asking::{ask, id, list},
+    asking::{ask, id, list, list_through},
     codex_store::CodexStore,
     moment::now,
 };
@@ -32,12 +35,89 @@ fn where_it_works_is_known_before_its_rollout_says_so() {
     let codex = CodexStore::of(&sandbox);
     let agent = sandbox.lookalike("codex", &["--no-daemon"]);
     codex.lock(&agent, &id(1));
+    let begun = list(&sandbox).session(&id(1))["started_at"].clone();
     let rollout = codex.thread(&id(1)).path;
     std::fs::create_dir_all(rollout.parent().expect("a folder")).expect("the day's folder");
     std::fs::write(rollout, "").expect("a rollout without a line");
     let seen = list(&sandbox);
     seen.expect(&id(1), "starting", Some(agent.pid()));
     assert_eq!(seen.session(&id(1))["cwd"], sandbox.work().to_str().expect("UTF-8"));
+    assert_eq!((begun.is_string(), &seen.session(&id(1))["started_at"]), (true, &begun), "as before");
+}
+
+/// Whoever may hold a thread, and can be asked neither by its lock nor by its files, keeps it from being called ended.
+#[test]
+fn what_no_lock_tells_may_be_held_by_whom_nobody_can_look_at() {
+    let sandbox = Sandbox::new("blind");
+    let codex = CodexStore::of(&sandbox);
+    let server = sandbox.lookalike("codex", &["app-server"]);
+    for n in [1, 3] {
+        codex.thread(&id(n)).asked("fix it");
+        codex.thread(&id(n + 1)).asked("add it").answered("added");
+    }
+    let lock = codex.lock(&server, &id(1));
+    codex.lock(&server, &id(2));
+    codex.thread(&id(5)).at(now() - 3_600_000).asked("tell").answered("told");
+    let as_it_is = |line: &str| {
+        let seen = list_through(&sandbox, line);
+        seen.expect(&id(1), "working", Some(server.pid()));
+        seen.expect(&id(2), "idle", Some(server.pid()));
+        seen.expect(&id(3), "interrupted", None);
+        seen.expect(&id(4), "done", None);
+        seen
+    };
+    let torn = sandbox.root().join("torn");
+    std::fs::write(&torn, b"\xff").expect("a table that cannot be read");
+    let unlisted = format!("mount --bind {} /proc/locks && ", torn.display());
+    let without = |caps: &str| format!("exec setpriv --bounding-set {caps} \"$@\"");
+    // One of both tells, and nothing else is made unknown.
+    let apart = |line: &str| format!("unshare -m sh -c '{line}' sh \"$@\"");
+    assert_eq!(as_it_is(&without("-sys_ptrace")).code, 0);
+    assert!(as_it_is(&apart(&format!("{unlisted} exec \"$@\""))).warns_of("/proc/locks"));
+    let nobody_knows = |line: &str| {
+        let seen = list_through(&sandbox, line);
+        for n in 1..=4 {
+            seen.expect(&id(n), "unknown", None);
+            assert_eq!(seen.session(&id(n))["live"], json!(null));
+        }
+        // A server that is up holds nothing by that.
+        seen.expect(&id(5), "done", None);
+        let because = seen.session(&id(2))["because"].to_string();
+        assert!(because.contains(&format!("codex process {} may hold it", server.pid())), "{because}");
+        assert_eq!(seen.code, 5);
+        assert!(seen.warns_of(&format!("/proc/{}/fd", server.pid())), "{:?}", seen.warnings());
+    };
+    nobody_knows(&apart(&format!("{unlisted} {}", without("-sys_ptrace"))));
+    let folder = lock.parent().expect("a folder");
+    let mode = |mode| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    mode(0);
+    nobody_knows(&without("-sys_ptrace,-dac_override,-dac_read_search"));
+    mode(0o700);
+    server.signal(Signal::KILL);
+    server.wait(DEADLINE);
+    let seen = list_through(&sandbox, &apart(&format!("{unlisted} {}", without("-sys_ptrace"))));
+    seen.expect(&id(1), "interrupted", None);
+    seen.expect(&id(2), "done", None);
+}
+
+/// Whoever is known to have one thread may have gone on to another, and that only since it began.
+#[test]
+fn whom_its_words_tie_to_a_thread_holds_no_other_that_ended_before() {
+    let sandbox = Sandbox::new("blind-tied");
+    let codex = CodexStore::of(&sandbox);
+    let before = now() - 3_600_000;
+    codex.thread(&id(1)).at(before).asked("fix it").answered("fixed");
+    codex.thread(&id(2)).at(before).asked("add it").answered("added");
+    codex.thread(&id(3)).at(before).asked("tell");
+    let agent = sandbox.lookalike("codex", &["resume", "--no-daemon", &id(1)]);
+    let blind = || list_through(&sandbox, "exec setpriv --bounding-set -sys_ptrace \"$@\"");
+    let seen = blind();
+    assert_eq!(seen.session(&id(1))["pid"], agent.pid(), "{}", seen.text);
+    seen.expect(&id(2), "done", None);
+    seen.expect(&id(3), "interrupted", None);
+    assert!(seen.warns_of(&format!("/proc/{}/fd", agent.pid())), "{:?}", seen.warnings());
+    codex.thread(&id(4)).asked("go on").answered("gone on");
+    blind().expect(&id(4), "unknown", None);
 }
 
 #[test]
@@ -76,6 +156,86 @@ fn of_several_held_by_one_terminal_the_last_opened_is_the_session() {
     seen.expect(&id(4), "starting", Some(agent.pid()));
     seen.expect(&id(1), "done", None);
     assert_eq!(seen.sessions().iter().filter(|s| s["live"] == true).count(), 1);
+}
+
+#[test]
+fn what_one_at_work_has_just_begun_is_a_sub_agent_s() {
+    let sandbox = Sandbox::new("unborn");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    let lock = codex.lock(&agent, &id(1));
+    let thread = codex.thread(&id(1)).asked("fix it");
+    crate::asking::settle(&[lock]);
+    // Its lock is there before its rollout is, and that before anything stands in it.
+    codex.lock(&agent, &id(2));
+    let at_work = |when: &str| {
+        let seen = list(&sandbox);
+        seen.expect(&id(1), "working", Some(agent.pid()));
+        assert_eq!(seen.sessions().len(), 1, "{when}: {seen:?}");
+    };
+    at_work("locked");
+    fs::write(thread.path.with_file_name(format!("rollout-2026-11-15T08-00-00-{}.jsonl", id(2))), "")
+        .expect("a rollout");
+    at_work("empty");
+}
+
+/// Measured: a terminal with `approvals_reviewer = "auto_review"` opens a thread for the reviewer right after each
+/// conversation's, and records the shell for the conversation alone. After `/new` that of the one before is removed.
+#[test]
+fn what_is_kept_ready_for_a_reviewer_is_no_session() {
+    let sandbox = Sandbox::new("reviewer");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    let shell = |id: &str| codex.path(&format!("shell_snapshots/{id}.1795123829238315503.sh"));
+    fs::create_dir_all(codex.path("shell_snapshots")).expect("a folder");
+    let lock = codex.lock(&agent, &id(1));
+    fs::write(shell(&id(1)), "").expect("a shell");
+    crate::asking::settle(&[lock]);
+    let lock = codex.lock(&agent, &id(2));
+    let alone = |wanted: &str, status: &str| {
+        let seen = list(&sandbox);
+        seen.expect(wanted, status, Some(agent.pid()));
+        assert_eq!(seen.sessions().iter().filter(|s| s["live"] == true).count(), 1, "{seen:?}");
+        seen
+    };
+    assert_eq!(alone(&id(1), "starting").sessions().len(), 1);
+    drop(codex.thread(&id(1)).asked("fix it").answered("fixed"));
+    assert_eq!(alone(&id(1), "idle").sessions().len(), 1);
+    // The next one.
+    crate::asking::settle(&[lock]);
+    let lock = codex.lock(&agent, &id(3));
+    crate::asking::settle(&[lock]);
+    codex.lock(&agent, &id(4));
+    fs::remove_file(shell(&id(1))).expect("a shell");
+    fs::write(shell(&id(3)), "").expect("a shell");
+    alone(&id(3), "starting").expect(&id(1), "done", None);
+
+    // A daemon with a terminal of that kind.
+    let sandbox = Sandbox::new("reviewer-daemon");
+    let codex = CodexStore::of(&sandbox);
+    let daemon = sandbox.lookalike("codex", &["app-server", "--listen", "unix://", "--managed-daemon"]);
+    (1..4).for_each(|n| drop(codex.lock(&daemon, &id(n))));
+    fs::create_dir_all(codex.path("shell_snapshots")).expect("a folder");
+    for n in [1, 3] {
+        fs::write(codex.path(&format!("shell_snapshots/{}.1.sh", id(n))), "").expect("a shell");
+    }
+    let seen = list(&sandbox);
+    assert_eq!(seen.sessions().len(), 2, "{seen:?}");
+    assert!(seen.sessions().iter().all(|s| s["native_id"] != id(2)), "{seen:?}");
+}
+
+#[test]
+fn a_turn_that_began_since_another_thread_was_opened_is_of_the_terminal_s_session() {
+    let sandbox = Sandbox::new("asked-since");
+    let codex = CodexStore::of(&sandbox);
+    let agent = sandbox.lookalike("codex", &["--no-daemon"]);
+    let lock = codex.lock(&agent, &id(1));
+    crate::asking::settle(&[lock]);
+    let lock = codex.lock(&agent, &id(2));
+    list(&sandbox).expect(&id(2), "starting", Some(agent.pid()));
+    crate::asking::settle(&[lock]);
+    drop(codex.thread(&id(1)).at(now()).asked("fix it").answered("fixed"));
+    list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
 }
 
 #[test]
@@ -165,6 +325,47 @@ fn what_another_model_decides_on_waits_for_no_person() {
         Some(list(&sandbox)).filter(|seen| seen.session(&id(1))["status"] == "waiting")
     });
     seen.expect(&id(2), "working", Some(server.pid()));
+}
+
+#[test]
+fn what_may_be_asked_may_be_said_one_by_one() {
+    let sandbox = Sandbox::new("granular");
+    let codex = CodexStore::of(&sandbox);
+    let server = sandbox.lookalike("codex", &["app-server"]);
+    for (n, granted, before) in [(1, true, "never"), (2, false, "on-request")] {
+        codex.lock(&server, &id(n));
+        let grants = json!({"sandbox_approval": granted, "rules": false, "skill_approval": false,
+            "request_permissions": false, "mcp_elicitations": false});
+        let context = json!({"approval_policy": {"granular": grants}});
+        codex.thread(&id(n)).with_policy(before).asked("fix it").add("turn_context", context).calls("c", "make");
+    }
+    // A call that is younger than a second may be about to begin.
+    let seen = wait_for("the one that asks a person", DEADLINE, || {
+        Some(list(&sandbox)).filter(|seen| seen.session(&id(1))["status"] == "waiting")
+    });
+    assert_eq!(seen.session(&id(1))["reason"], "permission: exec_command make");
+    seen.expect(&id(2), "working", Some(server.pid()));
+}
+
+#[test]
+fn a_terminal_that_is_told_to_go_on_with_an_archived_thread_asks_first() {
+    let sandbox = Sandbox::new("archived");
+    let codex = CodexStore::of(&sandbox);
+    codex.archived(&id(1)).asked("fix it").answered("fixed");
+    let agent = sandbox.lookalike("codex", &["resume", "--no-daemon", &id(1)]);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "waiting", Some(agent.pid()));
+    assert!(seen.session(&id(1))["reason"].as_str().expect("a reason").starts_with("dialog: "));
+    // Once it has it, that is answered.
+    codex.lock(&agent, &id(1));
+    list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
+    // What was put away since is not what it was told to go on with: it may have left that for another.
+    let client = sandbox.lookalike("codex", &["resume", &id(2)]);
+    let rollout = codex.thread(&id(2)).asked("fix it").answered("fixed").path;
+    let archived = codex.path("archived_sessions").join(rollout.file_name().expect("a name"));
+    crate::asking::settle(std::slice::from_ref(&rollout));
+    std::fs::rename(rollout, archived).expect("another folder");
+    list(&sandbox).expect(&id(2), "idle", Some(client.pid()));
 }
 
 #[test]

@@ -124,6 +124,8 @@ fn what_fails_is_told_in_json_too() {
         (&["launch", "claude", "--cwd", "/nowhere"], "/nowhere"),
         (&["unlock", "/nowhere"], "/nowhere"),
         (&["logs", "nobody", "--raw"], "--raw"),
+        (&["launch", "claude", "--name", "."], "a name has letters"),
+        (&["launch", "claude", "--file", "/proc/self/environ"], "/proc/self/environ: it holds a zero byte"),
     ];
     for (args, why) in wrong {
         let said = ask(&sandbox, &[args, &["--json"]].concat());
@@ -133,10 +135,33 @@ fn what_fails_is_told_in_json_too() {
         assert!(text.contains(why) && said.stderr.contains(why), "{args:?}: {said:?}");
         assert!(!text.contains("Usage:"), "{args:?}: {said:?}");
     }
+    for verb in [&["launch", "claude", "-p"][..], &["resume", "nobody"], &["send", "nobody"]] {
+        let said = through(&sandbox, "printf 'a\\0b' | \"$@\"", &[verb, &["-", "--json"]].concat());
+        assert_eq!((said.code(), &said.json()["error"]["code"]), (2, &json!(2)), "{verb:?}: {said:?}");
+        assert!(said.stderr.contains("zero byte"), "{verb:?}: {said:?}");
+    }
     // Words for an agent ask for nothing here.
     let said = ask(&sandbox, &["launch", "clod", "--", "--json"]);
     assert_eq!((said.code(), said.stdout.as_str()), (2, ""), "{said:?}");
     assert!(ask(&sandbox, &["ls", "--help", "--json"]).stdout.contains("Usage: lariat"));
+}
+
+/// Nobody is sent to a terminal where nothing is asked, or that is gone.
+#[test]
+fn of_one_that_asks_nothing_that_is_told_whoever_launched_it() {
+    let (sandbox, _agents) = busy_place("asks-nothing");
+    let told = [
+        (1, "lariat did not launch it; answer in its own terminal"),
+        (2, "it asks nothing that can be seen (it is working: "),
+        (3, "it asks nothing that can be seen (it is idle: "),
+        (11, "it has ended (failed), and asks nothing"),
+    ];
+    for (n, why) in told {
+        for args in [&["approve", &id(n)][..], &["deny", &id(n)], &["answer", &id(n), "yes"]] {
+            let said = ask(&sandbox, args);
+            assert!(said.code() == 3 && said.stderr.contains(why), "{args:?}: {said:?}");
+        }
+    }
 }
 
 #[test]
@@ -311,17 +336,32 @@ fn a_reader_that_leaves_is_no_failure() {
 }
 
 #[test]
-fn completions_know_the_verbs() {
-    let sandbox = Sandbox::new("completions");
-    for shell in ["bash", "zsh", "fish"] {
+fn completions_know_the_verbs_and_who_is_here() {
+    let (sandbox, _agents) = busy_place("completions");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let said = ask(&sandbox, &["completions", shell]);
-        assert_eq!(said.code(), 0, "{said:?}");
-        for verb in ["status", "explain", "peek", "doctor"] {
-            assert!(said.stdout.contains(verb), "{shell} does not know {verb}");
-        }
+        assert!(said.code() == 0 && said.stdout.contains("LARIAT_COMPLETE"), "{said:?}");
     }
-    let checked = through(&sandbox, "\"$@\" >/tmp/c && exec bash -n /tmp/c", &["completions", "bash"]);
-    assert_eq!((checked.code(), checked.stderr.as_str()), (0, ""));
+    // What a Tab gives in a real shell.
+    let tab = |words: &[&str]| -> Vec<String> {
+        let script = "lariat=$1; shift; source <(\"$lariat\" completions bash); COMP_WORDS=(lariat \"$@\"); COMP_CWORD=$#; \
+                      COMP_TYPE=9; _clap_complete_lariat lariat \"${@: -1}\" && printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let said = sandbox.world().run(&sandbox.program("bash").args(["-c", script, "bash", LARIAT]).args(words));
+        assert_eq!((said.code(), said.stderr.as_str()), (0, ""), "{said:?}");
+        said.stdout.lines().map(|line| line.trim_end().to_owned()).collect()
+    };
+    let has = |all: &[String], word: &str| all.iter().any(|offered| offered == word);
+    let verbs = tab(&[""]);
+    assert!(["status", "explain", "peek", "doctor"].iter().all(|verb| has(&verbs, verb)), "{verbs:?}");
+    assert!(!has(&verbs, "session"), "what is hidden is not offered: {verbs:?}");
+    assert_eq!(tab(&["dae"]), ["daemon"]);
+    let all = tab(&["stop", ""]);
+    assert!((1..=4).all(|n| has(&all, &id(n))) && !has(&all, &id(12)), "those that live, by their ids: {all:?}");
+    assert_eq!(tab(&["stop", &id(2)[..20]]), [id(2)]);
+    assert!(has(&tab(&["stop", "--"]), "--grace"));
+    assert_eq!(tab(&["launch", "cl"]), ["claude"]);
+    assert_eq!(tab(&["ls", "--status", "wai"]), ["waiting"]);
+    assert_eq!(tab(&["ls", "--agent", "pi"]), ["pi"]);
 }
 
 #[test]
@@ -399,6 +439,27 @@ fn the_json_has_every_documented_field() {
     assert_eq!(why["because"], waiting["because"]);
 }
 
+#[test]
+fn the_answer_of_every_verb_says_which_shape_it_has() {
+    let sandbox = Sandbox::new("shapes");
+    drop(lariat_testkit::Lookalike::program(&sandbox, "claude"));
+    let place = sandbox.project("a");
+    let told = |args: &[&str]| {
+        let output = ask(&sandbox, &[args, &["--json"]].concat());
+        assert_eq!((output.code(), &output.json()["schema"]), (0, &json!(1)), "{args:?}: {output:?}");
+        output.json()
+    };
+    let cwd = place.to_str().expect("UTF-8");
+    told(&["lock", cwd]);
+    told(&["unlock", cwd]);
+    let launched = told(&["launch", "claude", "--cwd", cwd]);
+    let handle = launched["handle"].as_str().expect("a handle");
+    told(&["keep", handle]);
+    told(&["rename", handle, "other"]);
+    let fuse = told(&["fuse", "set", handle, "--after", "1h"]);
+    told(&["fuse", "cancel", fuse["id"].as_str().expect("an id")]);
+}
+
 /// `lariat --group G kill --all --yes` is no wish to kill all.
 #[test]
 fn an_option_of_the_list_before_another_verb_is_a_mistake() {
@@ -407,7 +468,7 @@ fn an_option_of_the_list_before_another_verb_is_a_mistake() {
     for option in [&["--group", "g"][..], &["--host", "local"], &["--agent", "codex"], &["-a"], &["--status", "idle"]] {
         let said = ask(&sandbox, &[option, &["kill", "--all", "--yes", "--json"]].concat());
         assert_eq!((said.code(), &said.json()["error"]["code"]), (2, &json!(2)), "{option:?}: {said:?}");
-        assert!(said.stderr.contains("behind the verb"), "{option:?}: {said:?}");
+        assert!(said.stderr.contains("after the verb"), "{option:?}: {said:?}");
     }
     let after = ask(&sandbox, &["status", "--json"]).json();
     assert_eq!((&before["idle"], &before["needs_you"]), (&after["idle"], &after["needs_you"]));
@@ -441,12 +502,40 @@ fn nothing_is_lost_without_a_word() {
     }
 }
 
+/// An error names the place that it is about, and what to do.
+#[test]
+fn what_cannot_be_used_is_named() {
+    let sandbox = Sandbox::new("named");
+    let file = sandbox.root().join("file");
+    std::fs::write(&file, "").expect("a file");
+    let path = file.to_str().expect("UTF-8");
+    let said = sandbox.run(["env", &format!("XDG_RUNTIME_DIR={path}"), LARIAT, "daemon", "start"]);
+    assert!(said.code() == 1 && said.stderr.contains(path) && said.stderr.contains("unset it"), "{said:?}");
+    let state = format!("XDG_STATE_HOME={path}");
+    for verb in [&["gc", "--yes"][..], &["worktree", "clean"], &["lock"], &["host", "add", "box"], &["journal"]] {
+        let said = sandbox.run([&["env", &state, LARIAT], verb].concat());
+        assert!(said.code() == 0 || said.stderr.contains(path), "{verb:?}: {said:?}");
+    }
+    // Our records may lie on a disk that is not there.
+    std::os::unix::fs::symlink("/nowhere/at/all", sandbox.root().join("lariat")).expect("a link");
+    let state = format!("XDG_STATE_HOME={}", sandbox.root().display());
+    let told = |verb: &str| sandbox.run(["env", &state, LARIAT, verb, "--json"]).json();
+    assert_eq!(told("ls")["warnings"][0]["error"], "it is a link that leads nowhere");
+    let checks = told("doctor")["checks"].clone();
+    let records = checks.as_array().expect("checks").iter().find(|c| c["what"] == "records").cloned();
+    assert_eq!(records.expect("records")["health"], "bad", "{checks}");
+}
+
 /// Where systemd cannot be asked, whoever reads JSON hears of it.
 #[test]
 fn units_are_told_of_in_json() {
     let sandbox = Sandbox::new("units");
     let failed = ask(&sandbox, &["daemon", "install", "--json"]);
     assert_eq!((failed.code(), &failed.json()["error"]["code"]), (1, &json!(1)), "{failed:?}");
+    let text = failed.json()["error"]["text"].to_string();
+    assert!(text.contains("daemon-reload") && !text.contains("  ") && text.contains("must work first"), "{text}");
+    let units = sandbox.home().join(".config/systemd/user");
+    assert_eq!(std::fs::read_dir(&units).expect("a folder").count(), 0, "nothing was installed");
     let written = ask(&sandbox, &["restore", "--install", "--json"]).json();
     let unit = written["unit"].as_str().expect("a path");
     assert!(sandbox.home().join(".config/systemd/user/lariat-restore.service").is_file(), "{unit}");

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use lariat_testkit::{Lookalike, Sandbox, built, database};
+use lariat_testkit::{Sandbox, built, database};
 use serde_json::json;
 
 use crate::{
@@ -81,7 +81,19 @@ fn s39_nothing_changed_and_nothing_is_read_again() {
         return;
     }
     let sandbox = Sandbox::new("s39");
-    let files = many(&sandbox);
+    let mut files = many(&sandbox);
+    // Copies, too, that tell of nothing more than others.
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    let copied = [
+        (claude.session(&id(7)).path, claude.path("projects/-copy")),
+        (codex.thread(&id(1007)).path, codex.path("archived_sessions")),
+    ];
+    for (path, folder) in copied {
+        let copy = folder.join(path.file_name().expect("a name"));
+        fs::create_dir_all(folder).expect("a folder");
+        fs::copy(path, &copy).expect("a copy");
+        files.push(copy);
+    }
     settle(&files);
     let all = usize::try_from(SESSIONS).expect("few") * 2 + 1;
     assert_eq!(opened(&sandbox).len(), all, "the first look reads all, and is seen to");
@@ -211,11 +223,14 @@ fn what_a_terminal_shows_is_not_read_where_a_store_tells_all() {
         return;
     }
     let sandbox = Sandbox::new("unread-terminal");
-    let _program = Lookalike::program(&sandbox, "claude");
+    sandbox.install_copy("claude", &built("lariat-actor"));
     let launched = ask(&sandbox, &["launch", "claude", "--json"]).expect_success().json();
+    let handle = launched["handle"].as_str().expect("a handle");
+    // Only before it is registered nothing else tells.
+    ask(&sandbox, &["wait", handle, "--timeout", "60s"]).expect_success();
     let seen = seen(&sandbox);
     assert!(seen.contains("launch.json") && !seen.contains("/output."), "{seen}");
-    ask(&sandbox, &["kill", launched["handle"].as_str().expect("a handle")]).expect_success();
+    ask(&sandbox, &["kill", handle]).expect_success();
 }
 
 /// Whether a program takes pastes is looked for in all that it wrote; which session its terminal shows, only where it tells.

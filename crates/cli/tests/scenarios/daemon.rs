@@ -447,6 +447,15 @@ fn a_unit_is_written_and_taken_away_and_one_of_somebody_else_is_left() {
     for verb in ["enable", "start", "stop", "disable"] {
         assert!(said.contains(&format!("--user {verb} lariat.socket lariat.service")), "{said}");
     }
+    // One that cannot be asked keeps no unit from being taken away; and that is said.
+    ask(&sandbox, &["daemon", "install"]).expect_success();
+    fs::write(&fake, "#!/bin/sh\necho no bus >&2; exit 1\n").expect("a script");
+    let before = fs::read_to_string(&path).expect("a unit");
+    assert_eq!(ask(&sandbox, &["daemon", "install", "--http", "4701"]).code(), 1);
+    assert_eq!(fs::read_to_string(&path).expect("as it was"), before);
+    let told = ask(&sandbox, &["daemon", "uninstall"]);
+    assert!(told.code() == 1 && told.stderr.contains("are taken away, but systemctl --user stop"), "{told:?}");
+    assert!(!path.exists() && !socket.exists());
     for path in [&path, &socket] {
         fs::write(path, "[Service]\nExecStart=/bin/true\n").expect("a unit of somebody else");
         for verb in ["install", "uninstall"] {

@@ -126,6 +126,8 @@ impl Stage {
     }
 }
 
+const NULL: Value = Value::Null;
+
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("{key}: {value}"))
 }
@@ -162,6 +164,13 @@ fn it_is_launched_held_told_ended_and_goes_on_as_the_settings_say() {
     stage.refused(3, &["send", handle, "x", "--wait"], "nothing tells when a turn of it is over");
     stage.refused(3, &["send", handle, "two\nlines"], "only one line of plain text");
     stage.refused(2, &["fork", handle, "--force"], "how it is forked is not described");
+    stage.refused(3, &["wait", handle], "`--until done` waits for its end");
+    stage.refused(3, &["wait", handle, "--until", "waiting"], "nothing tells when a turn of it is over");
+    stage.refused(3, &["peek", "-f", handle], "`lariat logs -f` shows its terminal");
+    for args in [&["peek", handle][..], &["peek", "--all", handle]] {
+        let shown = ask(&stage.sandbox, args).stdout;
+        assert!(shown.contains("no reply is known; `lariat logs` shows its terminal"), "{args:?}: {shown}");
+    }
     stage.refused(3, &["resume", handle], "it lives");
     let terminal = stage.sandbox.terminal(&lariat(&stage.sandbox, &["attach", handle]));
     terminal.wait_for_text("pretty", DEADLINE);
@@ -232,6 +241,68 @@ fn the_words_of_its_command_are_no_id() {
 }
 
 #[test]
+fn a_process_is_one_agent_s_though_the_settings_describe_two_of_its_program() {
+    let stage = Stage::new("described-alike");
+    let settings = stage.sandbox.home().join(".config/lariat/config.toml");
+    let agent = |name: &str, command: &str| {
+        format!("[[agent]]\nname = \"{name}\"\ncommand = {command}\nsession_id = [\"--session\", \"{{id}}\"]\n")
+    };
+    let two = [agent("first", r#"["parrot", "--session", "a"]"#), agent("second", r#"["parrot", "--session", "b"]"#)];
+    fs::write(&settings, two.concat()).expect("settings");
+    let launched = stage.act(&["launch", "agent:second"]);
+    let only = |why: &str| {
+        let seen = list(&stage.sandbox);
+        let rows: Vec<_> = seen.sessions().iter().map(|row| (row["id"].clone(), row["pid"].clone())).collect();
+        assert_eq!(rows, [(launched["id"].clone(), launched["pid"].clone())], "{why}: {:#}", seen.json);
+    };
+    only("its command tells");
+    let records = stage.sandbox.home().join(".local/state/lariat");
+    let kept = stage.sandbox.home().join("kept");
+    fs::rename(&records, &kept).expect("our records");
+    only("and so without our records");
+    fs::rename(&kept, &records).expect("our records");
+    stage.act(&["kill", text(&launched, "handle")]);
+    stage.nothing_is_left();
+
+    // Where nothing tells them apart but how it was launched, and that is lost, it is none of the two.
+    fs::write(&settings, [agent("first", r#"["parrot"]"#), agent("second", r#"["parrot"]"#)].concat())
+        .expect("settings");
+    let launched = stage.act(&["launch", "agent:second"]);
+    let seen = list(&stage.sandbox);
+    let live: Vec<_> = seen.sessions().iter().filter(|row| row["live"] == true).map(|row| row["id"].clone()).collect();
+    assert_eq!(live, [launched["id"].clone()], "{:#}", seen.json);
+    fs::remove_dir_all(&records).expect("our records");
+    let seen = list(&stage.sandbox);
+    assert_eq!((seen.sessions().len(), &seen.json["unbound"][0]["pid"]), (0, &launched["pid"]), "{:#}", seen.json);
+    let why = text(&seen.json["unbound"][0], "why");
+    assert!(why.contains("agent:first, agent:second"), "{why}");
+    stage.kill_from_outside(&launched);
+}
+
+#[test]
+fn what_an_interpreter_runs_is_the_agent_and_not_the_interpreter() {
+    let stage = Stage::new("described-interpreted");
+    let script = stage.sandbox.root().join("own/parrot");
+    let other = stage.sandbox.root().join("own/other");
+    fs::copy(&script, &other).expect("another program");
+    let settings = format!(
+        "[[agent]]\nname = \"parrot\"\ncommand = [\"sh\", \"{}\"]\nsession_id = [\"--session\", \"{{id}}\"]\n",
+        script.display()
+    );
+    fs::write(stage.sandbox.home().join(".config/lariat/config.toml"), settings).expect("settings");
+    let program = stage.sandbox.program("sh").args([other.to_str().expect("UTF-8"), "--session", "strange"]);
+    let stranger = stage.sandbox.terminal(&program);
+    stranger.wait_for_text("ready", DEADLINE);
+    let launched = stage.act(&["launch", "agent:parrot"]);
+    stage.until_shown(&launched, "ready");
+    fs::remove_dir_all(stage.sandbox.home().join(".local/state/lariat")).expect("our records");
+    let seen = list(&stage.sandbox);
+    let rows: Vec<_> = seen.sessions().iter().map(|row| row["id"].clone()).collect();
+    assert_eq!(rows, [launched["id"].clone()], "{:#}", seen.json);
+    stage.kill_from_outside(&launched);
+}
+
+#[test]
 fn nothing_is_asked_again_unless_there_is_surely_no_transcript() {
     let stage = Stage::new("described-replayed");
     let settings = stage.sandbox.home().join(".config/lariat/config.toml");
@@ -293,6 +364,14 @@ fn without_a_terminal_its_exit_is_the_end_of_its_turn() {
     stage.refused(2, &["resume", text(&launched, "handle"), "--force"], "how its sessions go on is not described");
     let plan = stage.act(&["restore"]);
     assert!(plan["restore"][0].to_string().contains("not described"), "{plan}");
+    // So nothing promises it.
+    let plan = ask(&stage.sandbox, &["restore"]).stdout;
+    assert!(plan.starts_with("nothing that can be brought back") && plan.contains("cannot: "), "{plan}");
+    let shown = ask(&stage.sandbox, &["status", text(&launched, "handle")]).stdout;
+    assert!(!shown.contains("brings it back") && shown.contains("not described"), "{shown}");
+    stage.refused(3, &["keep", text(&launched, "handle")], "not described");
+    let kept = ["launch", "agent:piped", "--headless", "-p", "x", "--keep", "--force"];
+    stage.refused(2, &kept, "not described");
     stage.refused(2, &["launch", "agent:piped", "-p", "x", "--force"], "say --headless");
     stage.refused(2, &["launch", "agent:nobody"], "[[agent]] with name = \"nobody\"");
     stage.refused(
@@ -320,6 +399,8 @@ fn what_is_typed_blindly_is_said_to_be() {
     let shown = ask(&stage.sandbox, &["logs", handle]).stdout;
     assert_eq!(shown.matches("said: and more").count(), 1, "{shown}");
     stage.refused(2, &["resume", handle], "how its sessions go on is not described");
+    let fork = stage.ask(&["fork", handle]);
+    assert!(fork.stderr.contains("how it is forked") && !fork.stderr.contains("needs session_id"), "{fork:?}");
     let doctor = ask(&stage.sandbox, &["doctor"]).stdout;
     assert!(doctor.contains("agent:typed program"), "{doctor}");
 }
@@ -328,7 +409,10 @@ fn what_is_typed_blindly_is_said_to_be() {
 fn what_nobody_counts_is_not_nothing() {
     let stage = Stage::new("uncounted");
     let told = stage.act(&["launch", "agent:parrot"]);
-    assert_eq!(stage.act(&["usage", text(&told, "handle")])["told"], false);
+    let used = stage.act(&["usage", text(&told, "handle")]);
+    assert_eq!((&used["told"], &used["total"]["tokens"], &used["total"]["answers"]), (&json!(false), &NULL, &NULL));
+    let money = ["cost_usd", "recorded_usd", "table_usd", "unpriced_tokens"];
+    assert!(money.iter().all(|key| used["total"][key] == NULL), "{used}");
     let shown = ask(&stage.sandbox, &["usage", text(&told, "handle")]).stdout;
     assert!(shown.contains("keeps no record") && !shown.contains('$') && !shown.contains("total"), "{shown}");
 }

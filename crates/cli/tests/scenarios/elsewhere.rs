@@ -11,9 +11,13 @@ use crate::asking::{ask, lariat, list};
 const STORE: &str = "CLAUDE_CONFIG_DIR";
 
 fn launch(sandbox: &Sandbox, project: &str, args: &[&str]) -> Value {
+    launch_in(sandbox, "elsewhere", project, args)
+}
+
+fn launch_in(sandbox: &Sandbox, store: &str, project: &str, args: &[&str]) -> Value {
     let place = sandbox.project(project);
     let program = lariat(sandbox, &["launch", "claude", "--json", "--cwd", place.to_str().expect("UTF-8")]).args(args);
-    let output = sandbox.world().run(&program.env(STORE, sandbox.root().join("elsewhere")));
+    let output = sandbox.world().run(&program.env(STORE, sandbox.root().join(store)));
     assert_eq!(output.code(), 0, "{}", output.stderr);
     output.json()
 }
@@ -102,4 +106,43 @@ fn a_home_of_its_own_is_a_store_of_its_own() {
     let row = &told["restore"][0];
     assert_eq!((&row["way"], &row["outcome"]), (&"native".into(), &"restored".into()), "{told}");
     assert!(!sandbox.home().join(".claude/projects").exists(), "no conversation began where we look");
+}
+
+#[test]
+fn what_was_used_there_counts_and_of_what_others_used_there_nothing() {
+    let sandbox = Sandbox::new("elsewhere-used");
+    sandbox.install_copy("claude", &built("lariat-actor"));
+    let launched = launch(&sandbox, "one", &["--headless", "-p", "say it", "--group", "party"]);
+    until(&sandbox, &launched, "done");
+    let strange = sandbox.root().join("elsewhere/projects/-x");
+    fs::create_dir_all(&strange).expect("a folder");
+    let own = sandbox.root().join("elsewhere/projects").read_dir().expect("projects");
+    let any = own.flatten().flat_map(|d| d.path().read_dir().into_iter().flatten().flatten()).next().expect("one");
+    let text = fs::read_to_string(any.path()).expect("a transcript").replace("msg_", "other_");
+    fs::write(strange.join("33333333-3333-4333-8333-333333333333.jsonl"), text).expect("another session");
+    let tokens = list(&sandbox).session(launched["native_id"].as_str().expect("an id"))["tokens"].clone();
+    assert!(tokens["output"].as_u64() > Some(0), "{tokens}");
+    let handle = launched["handle"].as_str().expect("a handle");
+    for args in [&["usage", handle, "--json"][..], &["usage", "--json"], &["usage", "--by", "group", "--json"]] {
+        let told = ask(&sandbox, args).json();
+        assert_eq!(told["total"]["tokens"], tokens, "{args:?}: {told:#}");
+        if args.len() == 4 {
+            assert_eq!(told["rows"][0]["key"], "party", "{told:#}");
+        }
+    }
+    // What was copied to where something else was launched counts once.
+    let [from, to] = ["elsewhere", "there"].map(|store| sandbox.root().join(store));
+    sandbox.run(["cp", "-a", from.to_str().expect("UTF-8"), to.to_str().expect("UTF-8")]).expect_success();
+    let used = |args: &[&str]| ask(&sandbox, args).json()["total"]["tokens"]["output"].as_u64().expect("tokens");
+    let other = launch_in(&sandbox, "there", "two", &["--headless", "-p", "say it"]);
+    until(&sandbox, &other, "done");
+    let (both, of_other) =
+        (used(&["usage", "--json"]), used(&["usage", other["handle"].as_str().expect("a handle"), "--json"]));
+    assert_eq!((both, of_other > 0), (tokens["output"].as_u64().expect("tokens") + of_other, true));
+    fs::remove_dir_all(to).expect("a copy");
+    // What came here, too, counts once.
+    let here = sandbox.home().join(".claude/projects/-x");
+    fs::create_dir_all(&here).expect("a folder");
+    fs::copy(any.path(), here.join(any.file_name())).expect("a copy");
+    assert_eq!(ask(&sandbox, &["usage", "--json"]).json()["total"]["tokens"], tokens);
 }

@@ -314,7 +314,7 @@ fn s07_a_folder_of_very_many_is_told_the_same_with_a_cache_and_without() {
     // An older copy of one in another folder, one that ends in the middle of a line, and what is no file.
     let elsewhere = files[0].parent().and_then(|p| p.parent()).expect("projects").join("-elsewhere");
     fs::create_dir(&elsewhere).expect("a folder");
-    fs::write(elsewhere.join(files[0].file_name().expect("a name")), "{}\n").expect("a copy");
+    fs::write(elsewhere.join(files[0].file_name().expect("a name")), "{\"type\":\"mode\"}\n").expect("a copy");
     let torn = fs::read(&files[2]).expect("a transcript");
     fs::write(&files[2], &torn[..torn.len() - 30]).expect("a torn one");
     fs::create_dir(files[0].with_file_name(format!("{}.jsonl", id(700)))).expect("a folder of that name");

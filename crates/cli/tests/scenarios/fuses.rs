@@ -1,6 +1,7 @@
 //! Fuses burn down once, whatever happens to the daemon, and touch nothing else.
 
 use std::fs;
+use std::path::Path;
 
 use lariat_testkit::{DEADLINE, Lookalike, Sandbox, wait_until};
 use serde_json::{Value, json};
@@ -23,6 +24,10 @@ fn set(sandbox: &Sandbox, args: &[&str]) -> String {
     let told = ask(sandbox, &[&["fuse", "set", "--json"], args].concat());
     assert_eq!(told.code(), 0, "{}", told.stderr);
     told.json()["id"].as_str().expect("an id").to_owned()
+}
+
+fn utf8(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
 }
 
 fn fuses(sandbox: &Sandbox) -> Value {
@@ -67,6 +72,11 @@ fn it_burns_on_without_a_daemon_and_is_cancelled_and_extended_like_any_wish() {
     other.tell("ready");
     list(&sandbox).expect(&id(2), "idle", Some(other.pid()));
     assert_eq!(fuses(&sandbox).as_array().expect("fuses").len(), 2);
+    // One that is called otherwise than it says is nobody's, and told of.
+    let folder = sandbox.state_dir().join("lariat/fuses");
+    fs::rename(folder.join(format!("{later}.json")), folder.join("mine.json")).expect("a fuse");
+    let refused = ask(&sandbox, &["fuse", "extend", &later, "--by", "1h"]);
+    assert!(refused.code() == 2 && refused.stderr.contains("mine.json"), "{refused:?}");
     for (args, code) in [
         (&["fuse", "cancel", "nothing"][..], 2),
         (&["fuse", "set", &id(2)], 2),
@@ -77,6 +87,37 @@ fn it_burns_on_without_a_daemon_and_is_cancelled_and_extended_like_any_wish() {
     ] {
         assert_eq!(ask(&sandbox, args).code(), code, "{args:?}");
     }
+}
+
+#[test]
+fn one_that_is_taken_away_while_the_daemon_looks_neither_burns_nor_comes_back() {
+    let sandbox = Sandbox::new("fuse-race");
+    let agent = idle(&sandbox, 1);
+    let due = set(&sandbox, &[&id(1), "--after", "10ms", "--then", "kill"]);
+    // Its answer is 107 tokens: of the second there is to be warned.
+    let warns = set(&sandbox, &[&id(1), "--tokens", "120"]);
+    let (fifo, points) = (sandbox.root().join("streams/gate"), sandbox.root().join("streams/points"));
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    for (name, value) in [("PAUSE_AT", "fuse.read"), ("PAUSE_ON", utf8(&fifo)), ("POINTS", utf8(&points))] {
+        sandbox.env(&format!("LARIAT_{name}"), value);
+    }
+    start(&sandbox);
+    ["PAUSE_AT", "PAUSE_ON", "POINTS"].iter().for_each(|name| sandbox.without_env(&format!("LARIAT_{name}")));
+    let looks = || {
+        let passed = fs::read_to_string(&points).unwrap_or_default();
+        passed.lines().filter(|point| *point == "fuse.read").count()
+    };
+    wait_until("it has read them", DEADLINE, || looks() == 1);
+    for fuse in [due, warns] {
+        ask(&sandbox, &["fuse", "cancel", &fuse]).expect_success();
+    }
+    let gate = fs::OpenOptions::new().write(true).open(&fifo).expect("it waits");
+    fs::remove_file(&fifo).expect("it waits only once");
+    drop(gate);
+    wait_until("it looks again", DEADLINE, || looks() > 1);
+    assert_eq!(fuses(&sandbox), json!([]));
+    agent.tell("ready");
+    list(&sandbox).expect(&id(1), "idle", Some(agent.pid()));
 }
 
 #[test]
@@ -133,6 +174,26 @@ fn a_budget_of_tokens_warns_and_then_ends_all_that_works_in_a_directory() {
     listener.wait_for_stdout("fuse.fired", DEADLINE);
     let warned = heard(&listener).iter().filter(|e| e["event"] == "fuse.warned").count();
     assert_eq!(warned, 1);
+}
+
+#[test]
+fn one_on_a_directory_is_on_all_that_call_it_otherwise() {
+    let sandbox = Sandbox::new("fuse-link");
+    let claude = ClaudeStore::of(&sandbox);
+    let link = sandbox.root().join("link");
+    std::os::unix::fs::symlink(sandbox.work(), &link).expect("a link");
+    let agent = sandbox.lookalike("claude", &[]);
+    let below = link.join("below");
+    fs::create_dir(&below).expect("a folder");
+    drop(claude.session_in(&id(1), &below).asked("fix it").answered("done"));
+    drop(claude.register(&agent, &id(1)).with("cwd", json!(below)).says("idle"));
+    let other = idle(&sandbox, 2);
+    let elsewhere = sandbox.project("elsewhere");
+    set(&sandbox, &[utf8(&elsewhere), "--after", "10ms", "--then", "kill"]);
+    set(&sandbox, &[utf8(&sandbox.work()), "--tokens", "100", "--then", "kill"]);
+    start(&sandbox);
+    agent.wait(DEADLINE);
+    other.wait(DEADLINE);
 }
 
 /// A command that nothing would run stands for a mistake: the session would be stopped instead.

@@ -81,8 +81,16 @@ fn a_row_says_what_the_gateway_says() {
     odd["status"] = json!("meditating");
     gateway.put(odd);
     let mut silent = row("agent:main:silent");
-    silent.as_object_mut().expect("a row").remove("hasActiveRun");
+    silent.as_object_mut().expect("a row").retain(|key, _| !matches!(key.as_str(), "hasActiveRun" | "activeRunIds"));
     gateway.put(silent);
+    // Those of a version that only lists what is open.
+    for (key, runs) in [("rests", json!([])), ("runs", json!(["run-1"])), ("queued", json!(["run-1"]))] {
+        let mut listed = row(&format!("agent:main:{key}"));
+        listed.as_object_mut().expect("a row").remove("hasActiveRun");
+        listed["status"] = json!(if key == "queued" { "queued" } else { "done" });
+        listed["activeRunIds"] = runs;
+        gateway.put(listed);
+    }
     let mut wild = row("agent:main:wild");
     wild["updatedAt"] = json!(1e300);
     wild["label"] = json!({"a": [1, 2]});
@@ -103,6 +111,9 @@ fn a_row_says_what_the_gateway_says() {
         ("stale", "interrupted", "cut off in the middle of a turn"),
         ("odd", "unknown", "meditating"),
         ("silent", "unknown", "does not say whether a run of it is open"),
+        ("rests", "done", "turn over"),
+        ("runs", "working", "turn open"),
+        ("queued", "working", "queued by the gateway"),
         ("wild", "done", "no turn was ever started"),
     ] {
         let key = format!("agent:main:{key}");
@@ -110,7 +121,7 @@ fn a_row_says_what_the_gateway_says() {
         let told = seen.session(&key)["reason"].as_str().expect("a reason");
         assert!(told.contains(reason), "{key}: {told}");
     }
-    assert_eq!(seen.sessions().len(), 11, "what has no key is no row");
+    assert_eq!(seen.sessions().len(), 14, "what has no key is no row");
     let one = seen.session(ONE);
     assert_eq!(one["id"], format!("openclaw:{ONE}"));
     assert_eq!((&one["host"], &one["tokens"], &one["cost_usd"]), (&Value::Null, &Value::Null, &Value::Null));
@@ -132,12 +143,43 @@ fn a_run_that_asks_leave_waits_and_who_may_not_see_that_is_told_so() {
     assert_eq!(seen.session(ONE)["reason"], "permission: exec rm -rf build");
     let (code, told) = outcome(&sandbox, &["send", ONE, "more", "--json"]);
     assert_eq!((code, &told["outcome"]), (3, &json!("blocked")), "{told}");
+    let refused = ask(&sandbox, &["approve", ONE]);
+    assert_eq!((refused.code(), refused.stderr.contains("`openclaw dashboard`")), (3, true), "{refused:?}");
+    // Whatever it waits for; a version that knows of no questions has none.
+    gateway.question(TWO, Some("Red or blue?"));
+    let seen = list(&sandbox);
+    assert_eq!(
+        (&seen.session(TWO)["status"], &seen.session(TWO)["reason"]),
+        (&json!("waiting"), &json!("question: Red or blue?"))
+    );
+    gateway.behave(Manner::Older);
+    let seen = list(&sandbox);
+    seen.expect(ONE, "waiting", None);
+    seen.expect(TWO, "working", None);
+    // One that knows of them and does not tell may have any; what it told is known.
+    for manner in [Manner::NoQuestions("UNAVAILABLE"), Manner::NoQuestions("")] {
+        gateway.behave(manner);
+        let seen = list(&sandbox);
+        seen.expect(ONE, "waiting", None);
+        seen.expect(TWO, "working", None);
+        let because = seen.session(TWO)["because"].to_string();
+        assert!(because.contains("waits for a person could not be asked"), "{because}");
+    }
+    gateway.behave(Manner::Well);
+    gateway.question(TWO, None);
+    gateway.ask_by_plugin(TWO, Some("Delete everything"));
+    let seen = list(&sandbox);
+    assert_eq!(
+        (&seen.session(TWO)["status"], &seen.session(TWO)["reason"]),
+        (&json!("waiting"), &json!("permission: Delete everything"))
+    );
+    gateway.ask_by_plugin(TWO, None);
     // Not granted: it is as it was, and says what it does not know.
     gateway.behave(Manner::GrantsNoAdmin);
     let seen = list(&sandbox);
     seen.expect(ONE, "working", None);
     let because = seen.session(ONE)["because"].to_string();
-    assert!(because.contains("waits for a person's leave could not be asked"), "{because}");
+    assert!(because.contains("waits for a person could not be asked"), "{because}");
     gateway.behave(Manner::Well);
     gateway.ask(ONE, None);
     list(&sandbox).expect(ONE, "working", None);
@@ -270,10 +312,11 @@ fn s04_every_failure_is_a_warning_that_says_what_to_do() {
         (Manner::Speaks(5), "it speaks protocol 5 (PROTOCOL_MISMATCH)"),
         (Manner::Greets(3), "it speaks protocol 3"),
         (Manner::GrantsNothing, "grants no operator.read (granted: none)"),
-        (Manner::ForbidsList, "grants no operator.read for sessions.list (MISSING_SCOPE)"),
         (Manner::Endless, "does not come to an end"),
         (Manner::Miscounts, "changed each time it was read"),
-        (Manner::NoList, "with no list"),
+        (Manner::NoList(Value::Null), "with no list"),
+        (Manner::NoList(json!({})), "with no list"),
+        (Manner::NoList(json!("none")), "with no list"),
     ] {
         gateway.behave(manner);
         expect_silent(&list(&sandbox), words);

@@ -6,10 +6,11 @@ use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
 use serde_json::json;
 
 use crate::{
-    asking::{ask, bytes, id, list},
+    asking::{CAME_UP, COMING_UP, ask, bytes, id, list, list_if},
     damage::{Kind, Victim},
     gemini_store::{GeminiStore, gemini},
     moment::{iso, now},
+    older_versions,
 };
 
 #[test]
@@ -25,6 +26,9 @@ fn the_messages_that_are_left_tell_how_the_last_turn_stands() {
     store.session(&id(6)).asked("six").noted("info", "Request cancelled.").only(&[]);
     // A failed request is taken back without a word, or with one on a terminal.
     store.session(&id(7)).asked("seven").only(&[]);
+    // So is what a client cancels, which has it begun twice.
+    let again = json!({"sessionId": id(12), "projectHash": "00", "startTime": iso(now()), "kind": "main"});
+    store.session(&id(12)).line(again).only(&[]).asked("twelve").only(&[]);
     store.session(&id(8)).asked("eight").only(&[]).noted("error", "[API Error: no]").noted("info", "failed");
     // Another start writes a summary into it.
     store.session(&id(9)).asked("nine").answered("9").set(json!({"summary": "about nine"}));
@@ -43,6 +47,7 @@ fn the_messages_that_are_left_tell_how_the_last_turn_stands() {
         (9, "done"),
         (10, "done"),
         (11, "done"),
+        (12, "stopped"),
     ] {
         seen.expect(&id(number), status, None);
     }
@@ -119,6 +124,63 @@ fn the_files_of_a_resumed_session_are_one_session() {
 }
 
 #[test]
+fn what_a_terminal_took_up_is_at_rest_after_a_while_and_what_was_asked_with_it_is_not() {
+    let sandbox = Sandbox::new("gemini-at-rest");
+    let store = GeminiStore::of(&sandbox);
+    for number in 1..=4 {
+        let chat = store.session_at(&id(number), &sandbox.work(), "07-47", now() - 60_000).asked("one");
+        let _ = if number == 2 { chat } else { chat.answered("1") };
+    }
+    let over = sandbox.terminal(&gemini(&sandbox, &["--resume", &id(1)]));
+    let open = sandbox.terminal(&gemini(&sandbox, &["-m", "flash", "--resume", &id(2), "--approval-mode", "default"]));
+    let asked = sandbox.terminal(&gemini(&sandbox, &["--resume", &id(3), "-i", "more"]));
+    let headless = Lookalike::start(&sandbox, &gemini(&sandbox, &["-p", "more", "--resume", &id(4)]));
+    wait_until("they run", DEADLINE, || (1..=4).all(|n| list(&sandbox).session(&id(n))["live"] == true));
+    let seen = list_if(&sandbox, COMING_UP);
+    seen.expect(&id(1), "starting", Some(over.pid()));
+    assert_eq!(seen.session(&id(1))["reason"], "alive, nothing recorded since it started");
+    let seen = list_if(&sandbox, CAME_UP);
+    seen.expect(&id(1), "idle", Some(over.pid()));
+    assert_eq!(seen.session(&id(1))["reason"], "turn over");
+    seen.expect(&id(2), "idle", Some(open.pid()));
+    seen.expect(&id(3), "starting", Some(asked.pid()));
+    seen.expect(&id(4), "starting", Some(headless.pid()));
+}
+
+#[test]
+fn a_sub_agent_that_thinks_is_at_work_and_one_that_calls_for_a_tool_may_wait() {
+    let sandbox = Sandbox::new("gemini-beside");
+    let store = GeminiStore::of(&sandbox);
+    let tui = sandbox.terminal(&gemini(&sandbox, &["--session-id", &id(1)]));
+    wait_until("it runs", DEADLINE, || list(&sandbox).find(&id(1)).is_some());
+    let chat = store.session(&id(1)).asked("one").answered("");
+    let (at_tools, done) = ("own-tools:86400000", "own-tools:0");
+    assert_eq!(list_if(&sandbox, at_tools).session(&id(1))["reason"], "turn open");
+    let folder = chat.path.with_file_name(id(1));
+    fs::create_dir(&folder).expect("a folder");
+    let write = |lines: &[serde_json::Value]| {
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(folder.join("agent.jsonl"), lines).expect("a sub-agent's file");
+    };
+    let head = json!({"sessionId": "agent", "projectHash": "00", "startTime": iso(now()), "kind": "subagent"});
+    let task = json!({"id": "t", "timestamp": iso(now()), "type": "user", "content": [{"text": "look"}]});
+    let call = json!({"id": "c", "timestamp": iso(now()), "type": "gemini", "content": ""});
+    write(&[head.clone(), task.clone()]);
+    let seen = list_if(&sandbox, done);
+    seen.expect(&id(1), "working", Some(tui.pid()));
+    assert_eq!(seen.session(&id(1))["reason"], "sub-agent at work");
+    write(&[head, task, call]);
+    list_if(&sandbox, done).expect(&id(1), "waiting", Some(tui.pid()));
+    // What it says in between changes nothing of that.
+    let chat = chat.answered("I let it look.");
+    fs::File::open(folder.join("agent.jsonl"))
+        .and_then(|f| f.set_modified(std::time::SystemTime::UNIX_EPOCH))
+        .expect("old");
+    assert_eq!(list_if(&sandbox, at_tools).session(&id(1))["status"], "unknown");
+    drop(chat);
+}
+
+#[test]
 fn what_is_written_again_when_a_session_is_taken_up_is_no_turn() {
     let sandbox = Sandbox::new("gemini-taken-up");
     let store = GeminiStore::of(&sandbox);
@@ -131,10 +193,10 @@ fn what_is_written_again_when_a_session_is_taken_up_is_no_turn() {
     let soon = now() + 1000;
     let begun = json!({"sessionId": id(1), "projectHash": "00", "startTime": iso(soon), "lastUpdated": iso(soon)});
     let chat = chat.at(soon).line(begun).only(&[]);
-    list(&sandbox).expect(&id(1), "starting", Some(tui.pid()));
+    list_if(&sandbox, COMING_UP).expect(&id(1), "starting", Some(tui.pid()));
     let prompt = json!({"id": "message-0", "timestamp": iso(soon), "type": "user", "content": [{"text": "one"}]});
     let chat = chat.line(json!({"$set": {"sessionId": id(1)}})).only(&[prompt]);
-    list(&sandbox).expect(&id(1), "starting", Some(tui.pid()));
+    list_if(&sandbox, COMING_UP).expect(&id(1), "starting", Some(tui.pid()));
     tui.signal(Signal::KILL);
     tui.wait(DEADLINE);
     list(&sandbox).expect(&id(1), "interrupted", None);
@@ -494,4 +556,26 @@ fn one_document_of_an_older_version_is_a_session_too() {
     assert_eq!(ask(&sandbox, &["peek", &id(1), "--json"]).json()["reply"], "a newer answer");
     let used = ask(&sandbox, &["usage", "--by", "agent", "--json"]).json();
     assert_eq!(used["total"]["tokens"]["output"], 18, "{used}");
+}
+
+#[test]
+fn a_result_that_is_an_error_has_failed_whatever_the_exit_code() {
+    let sandbox = Sandbox::new("gemini-result");
+    let store = GeminiStore::of(&sandbox);
+    let says = format!(
+        "echo '{{\"type\":\"init\",\"session_id\":\"{}\"}}'; read x <pipe
+         echo '{{\"type\":\"error\",\"severity\":\"error\",\"message\":\"no tool call could be read\"}}'
+         echo '{{\"type\":\"result\",\"status\":\"error\",\"stats\":{{}}}}'; exit 0",
+        id(1)
+    );
+    older_versions::install(&sandbox, "gemini", older_versions::GEMINI, "0.40.1", &says);
+    let launched = ask(&sandbox, &["launch", "gemini", "--headless", "-p", "hello", "--json"]);
+    assert_eq!(launched.json()["native_id"], id(1), "{launched:?}");
+    store.session(&id(1)).asked("hello").answered("that much came");
+    sandbox.run(["sh", "-c", "echo >pipe"]).expect_success();
+    wait_until("it has ended", DEADLINE, || list(&sandbox).session(&id(1))["live"] == false);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "failed", None);
+    let row = seen.session(&id(1));
+    assert_eq!((&row["exit"]["code"], &row["reason"]), (&json!(0), &json!("no tool call could be read")), "{row:#}");
 }

@@ -498,3 +498,26 @@ fn a_connection_that_the_user_s_ssh_keeps_is_used_and_holds_nobody_up() {
     assert_eq!(listeners().first().map(|p| p.pid), kept.first().map(|p| p.pid));
     desk.run(["ssh", "-O", "exit", "one"]).expect_success();
 }
+
+#[test]
+fn what_is_not_lariat_s_is_no_answer_of_a_verb_that_acts() {
+    let desk = desk("hosts-odd");
+    script(&desk, "ssh", "echo hello, not json");
+    ask(&desk, &["host", "add", "junk"]);
+    for verb in [&["kill"][..], &["stop"], &["send", "x"], &["peek"], &["wait"], &["rename", "x"]] {
+        let (verb, rest) = verb.split_first().expect("a verb");
+        let told = asking::ask(&desk, &[&[*verb, "junk:foo"], rest, &["--json"]].concat());
+        let error = &told.json()["error"];
+        assert_eq!((told.code(), &error["code"]), (5, &json!(5)), "{verb}: {told:?}");
+        let text = error["text"].as_str().expect("a text");
+        assert!(text.contains("junk") && text.contains("hello, not json"), "{verb}: {told:?}");
+    }
+    for args in [&["launch", "claude", "--host", "junk"][..], &["restore", "--host", "junk"]] {
+        assert_eq!(asking::ask(&desk, &[args, &["--json"]].concat()).code(), 5, "{args:?}");
+    }
+    // Nor is there a number of sessions on a machine that was not asked for it.
+    script(&desk, "ssh", "echo \"lariat: no session fits 'foo'\" >&2; exit 2");
+    let told = asking::ask(&desk, &["status", "junk:foo"]);
+    assert!(told.code() == 2 && !told.stderr.contains("lists all 0"), "{told:?}");
+    assert!(told.stderr.contains("lariat ls -a --host junk"), "{told:?}");
+}

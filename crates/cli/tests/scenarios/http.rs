@@ -217,7 +217,7 @@ fn it_answers_what_the_command_line_prints_and_does_what_it_does() {
         (served.post("/v1/sessions", &json!({"agent": "claude", "cwd": "/none"})), 400, "not a directory"),
         (served.post("/v1/sessions", &json!({"agent": "claude"})), 400, "cwd is missing"),
         (served.post("/v1/sessions", &json!([])), 400, "an object"),
-        (served.post(&format!("/v1/sessions/{one}/approve"), &json!({})), 409, "did not launch it"),
+        (served.post(&format!("/v1/sessions/{one}/approve"), &json!({})), 409, "asks nothing"),
         (served.post("/v1/sessions/--all/kill", &json!({})), 400, "no session"),
     ] {
         assert_eq!(answer.status, status, "{answer:?}");

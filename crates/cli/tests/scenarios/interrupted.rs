@@ -40,6 +40,22 @@ fn a_launch_that_is_interrupted_before_it_has_an_id_leaves_nothing() {
 }
 
 #[test]
+fn a_launch_that_is_interrupted_while_it_looks_leaves_nothing() {
+    let sandbox = Sandbox::new("interrupted-look");
+    drop(Lookalike::program(&sandbox, "codex"));
+    let gate = sandbox.root().join("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let order = lariat(&sandbox, &["launch", "codex", "--headless", "-p", "fix it", "--worktree", "fix", "--json"]);
+    let launching = sandbox.spawn(&order.env("LARIAT_PAUSE_AT", "claude.observe").env("LARIAT_PAUSE_ON", &gate));
+    let word = std::fs::OpenOptions::new().write(true).open(&gate).expect("it looks");
+    launching.signal(Signal::INT);
+    drop(word);
+    let told = launching.output(DEADLINE);
+    assert!(told.code() == 1 && told.json()["error"]["text"].to_string().contains("interrupted"), "{told:?}");
+    is_as_before(&sandbox);
+}
+
+#[test]
 fn a_terminal_that_is_closed_takes_no_launch_back() {
     let sandbox = Sandbox::new("hung-up");
     let said = json!({"type": "thread.started", "thread_id": id(1)});

@@ -10,7 +10,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, Signal, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{ask, lariat, list};
+use crate::asking::{LARIAT, ask, id, lariat, list};
+use crate::claude_store::ClaudeStore;
+use crate::codex_store::CodexStore;
+use crate::scripted::put;
+use crate::worktrees::{hold, hold_as};
 
 /// A sandbox with agents to launch: they sit still until they are ended.
 fn with_agents(name: &str) -> Sandbox {
@@ -114,6 +118,29 @@ fn s16_its_id_and_its_handle_answer_at_once() {
 }
 
 #[test]
+fn a_kill_that_meets_a_launch_ends_what_is_launched() {
+    let sandbox = with_agents("kill-launch");
+    let launching = hold(&sandbox, &["launch", "claude", "--headless", "-p", "hi", "--json"], "launch.stored");
+    let sessions = sandbox.state_dir().join("lariat/sessions");
+    let folder = fs::read_dir(&sessions).expect("sessions").next().expect("one").expect("one").path();
+    let wish: Value = serde_json::from_slice(&fs::read(folder.join("intent.json")).expect("a wish")).expect("JSON");
+    let native = wish["id"].as_str().and_then(|id| id.strip_prefix("claude:")).expect("an id").to_owned();
+    // Some agents have a record of it by now.
+    drop(ClaudeStore::of(&sandbox).session(&native).asked("hi"));
+    list(&sandbox).expect(&native, "starting", None);
+    let points = sandbox.root().join("streams/kill-points");
+    let killing = sandbox.spawn(&lariat(&sandbox, &["kill", &native, "--json"]).env("LARIAT_POINTS", &points));
+    wait_until("it waits, or has ended", DEADLINE, || {
+        killing.exit().is_some() || fs::read_to_string(&points).is_ok_and(|p| p.contains("stop.waits"))
+    });
+    let (_, launched) = launching.go_on();
+    let told = killing.output(DEADLINE);
+    assert_eq!((told.code(), &told.json()["outcome"]), (0, &json!("stopped")), "{told:?} {launched}");
+    let agents = || sandbox.processes().into_iter().filter(|p| p.argv.iter().any(|a| a == &native) && p.state != 'Z');
+    assert_eq!(agents().count(), 0, "{launched}");
+}
+
+#[test]
 fn s17_parallel_launches_have_ids_of_their_own() {
     let sandbox = with_agents("s17");
     let places: Vec<_> = (0..3).map(|n| sandbox.project(&format!("p{n}"))).collect();
@@ -147,6 +174,54 @@ fn s18_an_agent_that_dies_first_leaves_no_row_and_says_why() {
 }
 
 #[test]
+fn what_a_script_around_an_agent_says_first_does_not_hide_its_id() {
+    let sandbox = Sandbox::new("says-first");
+    let id = "01a1de24-3535-7512-88ed-744b178748bc";
+    let shows = format!(r#"{{"type":"thread.started","thread_id":"{id}"}}"#);
+    install(&sandbox, "codex", &format!("printf 'Hello\\n\\377\\n{{}}\\n'; echo '{shows}'; exec sleep 987654"));
+    let launched = launch(&sandbox, &["codex", "--headless", "-p", "fix it"]);
+    assert_eq!(launched["native_id"], id);
+    assert!(alive(&sandbox, pid(&launched)));
+}
+
+#[test]
+fn a_terminal_whose_script_stays_its_agents_parent_has_the_agents_session() {
+    let sandbox = Sandbox::new("parent");
+    let lock = CodexStore::of(&sandbox).lock_file(&id(1));
+    let agent = put(&sandbox, "codex", &format!("exec 9>>'{}'; flock 9", lock.display()));
+    install(&sandbox, "codex", &format!("'{}' \"$@\"; exit 3", agent.display()));
+    let launched = launch(&sandbox, &["codex"]);
+    assert_eq!(launched["native_id"], id(1));
+    let seen = list(&sandbox);
+    assert_eq!((seen.sessions().len(), seen.unbound().len()), (1, 0), "{}", seen.text);
+    assert_eq!(seen.session(&id(1))["handle"], launched["handle"]);
+    let killed = ask(&sandbox, &["kill", launched["handle"].as_str().expect("text")]);
+    assert_eq!(killed.code(), 0, "{}", killed.stderr);
+    let left =
+        sandbox.processes().into_iter().filter(|p| p.argv.iter().any(|a| a.ends_with("codex")) && p.state != 'Z');
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn what_ends_while_its_launcher_is_still_at_it_has_ended() {
+    let sandbox = Sandbox::new("ends-early");
+    install(&sandbox, "claude", &format!("{WRITES}exit 7"));
+    let on_exit = "echo $LARIAT_STATUS $LARIAT_EXIT_CODE > ~/told; mv ~/told ~/ended";
+    let args = ["launch", "claude", "--headless", "-p", "hi", "--on-exit", on_exit, "--json"];
+    let launching = hold(&sandbox, &args, "launch.known");
+    let ended = sandbox.home().join("ended");
+    wait_until("what was hung on its end has run", DEADLINE, || ended.exists());
+    assert_eq!(fs::read_to_string(ended).expect("what it was told"), "failed 7\n");
+    let seen = list(&sandbox);
+    assert_eq!((&seen.sessions()[0]["status"], &seen.sessions()[0]["live"]), (&json!("failed"), &json!(false)));
+    assert_eq!(launching.go_on().0, 0);
+}
+
+/// Puts a session whose turn is over on record.
+const WRITES: &str = r#"id=$2; dir=$HOME/.claude/projects/x; mkdir -p $dir; echo '{"type":"user","message":{"role":"user","content":"hi"},"timestamp":"2026-11-15T07:00:00.000Z"}
+{"type":"assistant","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"ho"}],"stop_reason":"end_turn"},"timestamp":"2026-11-15T07:00:01.000Z"}' > $dir/$id.jsonl; "#;
+
+#[test]
 fn how_it_ended_is_known() {
     let sandbox = with_agents("ends");
     for (script, status, exit) in [
@@ -155,9 +230,7 @@ fn how_it_ended_is_known() {
         ("kill -9 $$", "done", json!({"signal": 9})),
     ] {
         // The session is on record before it ends: that is what makes it one.
-        let write = r#"id=$2; dir=$HOME/.claude/projects/x; mkdir -p $dir; echo '{"type":"user","message":{"role":"user","content":"hi"},"timestamp":"2026-11-15T07:00:00.000Z"}
-{"type":"assistant","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"ho"}],"stop_reason":"end_turn"},"timestamp":"2026-11-15T07:00:01.000Z"}' > $dir/$id.jsonl; while [ ! -e go ]; do :; done; "#;
-        install(&sandbox, "claude", &format!("{write}{script}"));
+        install(&sandbox, "claude", &format!("{WRITES}while [ ! -e go ]; do :; done; {script}"));
         let place = sandbox.project(&format!("p{}", exit));
         let launched = launch(&sandbox, &["claude", "--headless", "-p", "hi", "--cwd", place.to_str().expect("UTF-8")]);
         let id = launched["native_id"].as_str().expect("an id").to_owned();
@@ -188,6 +261,13 @@ fn what_cannot_be_launched_is_said_and_nothing_is_left() {
         assert_eq!(failed.code(), code, "{args:?}: {}", failed.stderr);
         assert!(!failed.stderr.is_empty());
     }
+    let settings = sandbox.home().join(".config/lariat/config.toml");
+    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    let text = "[[acp]]\nname = \"mine\"\ncommand = [\"mine\"]\n[[agent]]\nname = \"own\"\ncommand = [\"own\"]\n";
+    fs::write(&settings, text).expect("settings");
+    let nobody = ask(&sandbox, &["launch", "clod"]).stderr;
+    assert!(nobody.contains("there are claude, codex, opencode, pi, gemini, acp:mine, agent:own"), "{nobody}");
+    fs::remove_file(settings).expect("settings");
     drop(Lookalike::program(&sandbox, "codex"));
     assert_eq!(ask(&sandbox, &["launch", "codex", "--headless"]).code(), 2);
     assert!(list(&sandbox).sessions().is_empty());
@@ -237,6 +317,48 @@ fn what_ended_long_ago_is_forgotten_and_nothing_else() {
     assert_eq!(ask(&sandbox, &["gc", "--retain", "0s", "--yes"]).code(), 0);
     assert!(!folder(&ended).exists() && folder(&live).exists());
     list(&sandbox).expect(live["native_id"].as_str().expect("an id"), "starting", Some(pid(&live)));
+}
+
+#[test]
+fn what_left_something_behind_keeps_its_handle_until_that_is_ended() {
+    let sandbox = Sandbox::new("left-behind");
+    let script = "setsid sleep 1000 > /dev/null 2>&1 & while ! [ -e go ]; do sleep 0.02; done";
+    install(&sandbox, "claude", script);
+    let launched = launch(&sandbox, &["claude", "--headless", "-p", "hi"]);
+    let handle = launched["handle"].as_str().expect("text");
+    let folder = sandbox.state_dir().join("lariat/sessions").join(handle);
+    fs::write(sandbox.work().join("go"), "").expect("a sign");
+    wait_until("its end is on record", DEADLINE, || folder.join("exit.json").exists());
+    let named = |name: &str| sandbox.processes().iter().any(|p| p.comm == name && p.state != 'Z');
+    wait_until("its shim is gone", DEADLINE, || !named("lariat-shim"));
+    let forget = || ask(&sandbox, &["gc", "--retain", "0s", "--yes"]).expect_success();
+    forget();
+    assert!(folder.exists() && named("sleep"), "another session could have its handle, and that be ended with it");
+    ask(&sandbox, &["kill", handle]).expect_success();
+    assert!(!named("sleep"));
+    forget();
+    assert!(!folder.exists());
+}
+
+/// As an upgrade does, while a launch waits its turn, makes a worktree, or is asked for by way of a daemon.
+#[test]
+fn one_that_was_replaced_meanwhile_launches_all_the_same() {
+    let sandbox = with_agents("replaced");
+    let own = sandbox.root().join("own/lariat");
+    fs::create_dir_all(own.parent().expect("a folder")).expect("a folder");
+    fs::copy(LARIAT, &own).expect("a program");
+    let path = own.to_str().expect("UTF-8");
+    let order = sandbox.program(path).args(["launch", "claude", "--json", "--worktree"]);
+    let launching = hold_as(&sandbox, order, "worktree.copied");
+    let later = own.with_extension("later");
+    fs::copy(LARIAT, &later).expect("a later one");
+    fs::rename(&later, &own).expect("it is replaced");
+    let (code, launched) = launching.go_on();
+    assert_eq!(code, 0, "{launched}");
+    let agent = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
+    let hook = format!("'{path}' __hook");
+    assert!(agent.argv.iter().any(|word| word.contains(&hook)), "{:?}", agent.argv);
+    ask(&sandbox, &["kill", launched["handle"].as_str().expect("text")]).expect_success();
 }
 
 #[test]
@@ -367,6 +489,42 @@ fn a_prompt_is_never_a_flag() {
     let process = sandbox.processes().into_iter().find(|p| p.pid == pid(&launched)).expect("it lives");
     let argv: Vec<&str> = process.argv.iter().map(String::as_str).collect();
     assert!(argv.ends_with(&["--", "--dangerously-skip-permissions"]), "{argv:?}");
+}
+
+#[test]
+fn s09_a_script_that_stays_when_its_agent_is_killed_is_not_at_work() {
+    let sandbox = Sandbox::new("stays");
+    let gate = sandbox.root().join("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let native = sandbox.install_copy("native/claude", &lariat_testkit::built("lariat-lookalike"));
+    install(&sandbox, "claude", &format!("'{}' \"$@\"; read x < '{}'", native.display(), gate.display()));
+    let launched = launch(&sandbox, &["claude", "-p", "go"]);
+    let (id, handle) = (launched["native_id"].as_str().expect("an id"), launched["handle"].as_str().expect("a handle"));
+    let real = || sandbox.processes().into_iter().find(|p| p.parent == pid(&launched) && p.comm == "claude");
+    wait_until("its agent is there", DEADLINE, || real().is_some());
+    let agent = real().expect("it is there");
+    let claude = crate::claude_store::ClaudeStore::of(&sandbox);
+    let _entry = claude.register_as(agent.pid, agent.outside, id).says("busy");
+    drop(claude.session(id).asked("go"));
+    list(&sandbox).expect(id, "working", Some(agent.pid));
+    agent.signal(Signal::KILL);
+    wait_until("it is gone", DEADLINE, || !alive(&sandbox, agent.pid));
+    let seen = list(&sandbox);
+    seen.expect(id, "interrupted", None);
+    let row = seen.session(id);
+    // Its script has the terminal, so nothing can take its place yet.
+    assert_eq!(
+        (&row["handle"], &row["live"], &row["restorable"]),
+        (&handle.into(), &false.into(), &false.into()),
+        "{row}"
+    );
+    assert_eq!(seen.unbound(), Vec::<i32>::new());
+    let refused = ask(&sandbox, &["resume", handle]);
+    assert_ne!(refused.code(), 0, "{refused:?}");
+    list(&sandbox).expect(id, "interrupted", None);
+    assert!(alive(&sandbox, pid(&launched)) && real().is_none(), "{refused:?}");
+    assert_eq!(ask(&sandbox, &["kill", handle]).code(), 0);
+    wait_until("the script is gone", DEADLINE, || !alive(&sandbox, pid(&launched)));
 }
 
 #[test]

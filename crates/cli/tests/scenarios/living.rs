@@ -117,6 +117,23 @@ fn s11_freshly_spawned_is_starting() {
 }
 
 #[test]
+fn s11_an_id_is_written_as_its_agent_writes_it() {
+    let sandbox = Sandbox::new("s11-written");
+    let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
+    // Claude Code takes it as it was given; to Codex all ways of writing it are one.
+    let one = "AAAAAAAA-1111-4111-8111-AAAAAAAAAAAA";
+    let two = id(0xab);
+    claude.session(one).asked("fix it").answered("fixed").left();
+    codex.thread(&two).asked("fix it").answered("fixed");
+    let resumed = sandbox.lookalike("claude", &["--resume", one]);
+    let thread = sandbox.lookalike("codex", &["resume", "--no-daemon", &two.to_uppercase()]);
+    let seen = list(&sandbox);
+    assert_eq!((seen.sessions().len(), seen.unbound()), (2, vec![]), "no other session than these");
+    assert_eq!(seen.session(one)["pid"], resumed.pid());
+    assert_eq!(seen.session(&two)["pid"], thread.pid());
+}
+
+#[test]
 fn s11_resumed_and_nothing_recorded_yet_is_not_ended() {
     let sandbox = Sandbox::new("s11-resume");
     let (claude, codex) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox));
@@ -272,4 +289,55 @@ fn when_it_ended_is_not_told_by_a_file_of_the_future() {
     let seen = list(&sandbox);
     seen.expect(&id(1), "done", None);
     assert!(seen.session(&id(1))["ended_at"].is_null(), "{}", seen.text);
+}
+
+#[test]
+fn when_it_ended_is_not_told_by_a_file_that_was_touched_since() {
+    let sandbox = Sandbox::new("touched");
+    let claude = ClaudeStore::of(&sandbox);
+    let (hour, now) = (3_600_000, crate::moment::now());
+    let last = now - hour;
+    // What it says that it began at, and how long it took; all files are written now.
+    let accounts = [(last - 10_000, 30_000), (last - hour, 30_000), (last - 10_000, hour + 5000)];
+    for (n, (since, took)) in (1..).zip(accounts) {
+        let account = json!({"type": "cost-state", "startTime": since, "totalDuration": took, "modelUsage": {}});
+        drop(claude.session(&id(n)).at(last).asked("fix it").answered("done").line(&account));
+    }
+    drop(claude.session(&id(4)).at(last).asked("fix it").answered("done").left());
+    drop(claude.session(&id(5)).at(now - 10).asked("fix it").answered("done").left());
+    let seen = list(&sandbox);
+    let ended = |n| seen.session(&id(n))["ended_at"].as_str().map(str::to_owned);
+    assert_eq!(ended(1), Some(crate::moment::iso(last + 20_000)), "as it says itself");
+    assert_eq!((ended(2), ended(4)), (None, None), "nothing tells");
+    let about_now = |n| ended(n).is_some_and(|at| at >= crate::moment::iso(now - 5000));
+    assert!(about_now(3) && about_now(5), "{}", seen.text);
+    (1..=5).for_each(|n| seen.expect(&id(n), "done", None));
+}
+
+#[test]
+fn when_it_ended_is_not_told_by_an_accounting_that_lacks_the_time_between_runs() {
+    let sandbox = Sandbox::new("accounted");
+    let claude = ClaudeStore::of(&sandbox);
+    let last = crate::moment::now() - 3_600_000;
+    let account = |since: u64, took: i64| json!({"type": "cost-state", "startTime": since, "totalDuration": took, "modelUsage": {}});
+    let since = (last - 10_000).unsigned_abs();
+    let first = |n| claude.session(&id(n)).at(last - 9000).asked("fix it").answered("done").line(&account(since, 2000));
+    let next = |n| first(n).at(last).asked("go on").answered("gone on");
+    let ends = account(since, 30_000);
+    // Written twice at one exit; of what was gone on with; by a run that began to count anew.
+    drop(claude.session(&id(1)).at(last).asked("fix it").answered("done").line(&ends).line(&ends));
+    drop(next(2).line(&ends));
+    drop(next(3).line(&account(since + 9000, 21_000)));
+    // Whether it was gone on with stands among what is not read.
+    let filler = json!({"type": "attachment", "filler": "x".repeat(2 << 20)});
+    drop(claude.session(&id(4)).at(last - 1).asked("fix it").line(&filler).at(last).answered("done").line(&ends));
+    // A number that is no time.
+    let said = json!({"role": "assistant", "content": [], "stop_reason": "end_turn"});
+    let bare = json!({"type": "assistant", "cwd": "/w", "message": said});
+    drop(claude.session(&id(5)).line(&bare).line(&account(1 << 63, 1)));
+    let seen = list(&sandbox);
+    let ended = [1, 2, 3, 4, 5].map(|n| seen.session(&id(n))["ended_at"].as_str().map(str::to_owned));
+    let told = Some(crate::moment::iso(last + 20_000));
+    assert_eq!(ended, [told.clone(), None, told, None, None]);
+    assert_eq!(seen.warnings(), Vec::<String>::new());
 }

@@ -78,6 +78,7 @@ fn if_one_of_them_is_wrong_none_is_launched() {
         ("agents = \"claude\"\nprompts = \"a\"\nprompt_files = \"gone.md\"", "gone.md"),
         ("agents = \"claude\"\ncwd = [\"work/proj\", \"work/gone\"]", "work/gone"),
         ("agents = \"claude\"\ncwd = [\"work/proj\", \"bare\"]", "no git repository"),
+        ("agents = \"claude\"\nprompts = \"a\\u0000b\"", "zero byte"),
         ("agents = [\"claude\", \"codex\"]\ncwd = \"work/proj\"", "codex"),
         ("agents = \"claude\"\ncolour = \"red\"", "'colour' is not known"),
         ("agents = \"claude\"\ncount = 2000", "more than 1000"),

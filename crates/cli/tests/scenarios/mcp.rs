@@ -5,7 +5,7 @@ use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Stdin, wait_for};
 use serde_json::{Value, json};
 
 use crate::{
-    asking::{id, lariat, list},
+    asking::{id, lariat, list, through},
     claude_store::ClaudeStore,
 };
 
@@ -114,4 +114,14 @@ fn what_is_no_request_is_told_so_and_harms_nothing() {
     assert_eq!(client.call(200, "status", &json!({"target": "nobody"}))["isError"], true);
     client.server.write_line(r#"[{"jsonrpc":"2.0","id":300,"method":"ping"},{"jsonrpc":"2.0","method":"x"}]"#);
     client.server.wait_for_stdout("\"id\":300", DEADLINE);
+}
+
+#[test]
+fn a_line_that_is_no_text_ends_nothing() {
+    let sandbox = Sandbox::new("mcp-bytes");
+    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let told = through(&sandbox, &format!("printf '\\377\\n%s\\n' '{ping}' | \"$@\""), &["mcp"]);
+    let answers: Vec<Value> = told.stdout.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    let codes: Vec<_> = answers.iter().map(|a| (&a["error"]["code"], &a["id"])).collect();
+    assert_eq!(codes, [(&json!(-32700), &Value::Null), (&Value::Null, &json!(7))], "{told:?}");
 }

@@ -92,7 +92,7 @@ fn what_runs_in_another_container_cannot_be_told_and_starts_nothing() {
     let restored = stage.beside(&["restore", "--yes"]);
     assert!(restored.code() == 5 && restored.stdout.contains("not of all"), "{restored:?}");
     let plan = stage.beside(&["stop", "--all"]);
-    assert!(plan.code() == 5 && plan.stderr.contains("1 sessions of which"), "{plan:?}");
+    assert!(plan.code() == 5 && plan.stderr.contains("1 session of which"), "{plan:?}");
     let resumed = stage.beside(&["resume", stage.handle()]);
     assert_ne!(resumed.code(), 0, "{resumed:?}");
     assert_eq!(stage.runs(), 1, "{restored:?} {resumed:?}");

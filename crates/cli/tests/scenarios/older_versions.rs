@@ -10,7 +10,7 @@ use lariat_testkit::{DEADLINE, Sandbox, wait_until};
 use crate::asking::{ask, id, list};
 
 /// Makes a script callable by the name of an agent, as a version of its package. It stays until it is ended.
-fn install(sandbox: &Sandbox, agent: &str, (package, script): (&str, &str), version: &str, text: &str) {
+pub fn install(sandbox: &Sandbox, agent: &str, (package, script): (&str, &str), version: &str, text: &str) {
     let folder = sandbox.root().join("packages").join(package);
     let script = folder.join(script);
     fs::create_dir_all(script.parent().expect("a folder")).expect("a folder");
@@ -22,7 +22,8 @@ fn install(sandbox: &Sandbox, agent: &str, (package, script): (&str, &str), vers
     sandbox.run(["mkfifo", "pipe"]).expect_success();
 }
 
-const GEMINI: (&str, &str) = ("gemini-cli", "dist/index.js");
+/// Gemini's package, and the program in it.
+pub const GEMINI: (&str, &str) = ("gemini-cli", "dist/index.js");
 
 #[test]
 fn a_gemini_that_takes_no_id_tells_its_own_or_is_not_launched() {

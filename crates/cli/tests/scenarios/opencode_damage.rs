@@ -6,7 +6,7 @@ use lariat_testkit::{DEADLINE, Sandbox, database, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
-    asking::{ask, list},
+    asking::{ask, list, list_through},
     opencode_store::OpenCodeStore,
 };
 
@@ -40,6 +40,11 @@ fn a_database_that_cannot_be_read_is_a_warning_and_hides_nothing_else() {
     fs::remove_file(&path).expect("no pipe");
     fs::write(&path, &sound).expect("the database");
     list(&sandbox).expect("ses_older", "done", None);
+    // What is said last may stand in a log that cannot be read.
+    sandbox.run(["mkfifo", store.path("opencode.db-wal").to_str().expect("a path")]).expect_success();
+    let seen = list(&sandbox);
+    assert!(seen.warns_of("opencode.db"), "{:?}", seen.warnings());
+    seen.expect("ses_one", "unknown", Some(run.pid()));
 }
 
 #[test]
@@ -121,12 +126,49 @@ fn a_database_that_is_written_or_locked() {
     // One that lets nobody in.
     let holder =
         database::write(&path, "PRAGMA journal_mode = DELETE; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
-    fs::write(store.path("opencode.db-wal"), "a log, so that it is not read as a plain file").expect("a log");
+    let beside = ["opencode.db-wal", "opencode.db-shm"].map(|name| store.path(name));
+    for path in &beside {
+        fs::write(path, "so that it is not read as a plain file").expect("a log and its index");
+    }
     let seen = list(&sandbox);
     assert!(seen.warns_of("opencode.db") && seen.find("ses_one").is_none(), "{:?}", seen.warnings());
-    fs::remove_file(store.path("opencode.db-wal")).expect("no log");
+    for path in &beside {
+        fs::remove_file(path).expect("no log");
+    }
     drop(holder);
     list(&sandbox).expect("ses_one", "done", None);
+}
+
+/// One that died left its log, and somebody took the index away, or all but that was copied.
+#[test]
+fn a_log_without_its_index_is_read_and_nothing_is_made_beside_it() {
+    let sandbox = Sandbox::new("opencode-no-index");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_one").asked("one").answered("done");
+    let write = |sql: &str| database::write_and_die(&store.path("opencode.db"), sql).expect("nobody is there");
+    write("UPDATE session SET title = 'in the log'");
+    fs::remove_file(store.path("opencode.db-shm")).expect("an index");
+    let files = || names(&store).iter().map(|name| (name.clone(), fs::read(store.path(name)).ok())).collect::<Vec<_>>();
+    let before = files();
+    let expect = |title: &str, how: &str| {
+        let seen = list_through(&sandbox, how);
+        seen.expect("ses_one", "done", None);
+        assert_eq!((&seen.session("ses_one")["title"], seen.code), (&json!(title), 0), "{}", seen.text);
+    };
+    expect("in the log", "exec \"$@\"");
+    assert!(files() == before, "looking wrote: {:?}", names(&store));
+    // Where nothing can be written.
+    let sealed = "exec unshare --mount sh -c 'mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && \
+                  exec \"$@\"' sh \"$@\"";
+    expect("in the log", sealed);
+    // What is written then is seen.
+    write("UPDATE session SET title = 'later'");
+    expect("later", "exec \"$@\"");
+    // To a file of no size belongs no log, but that is not for us to remove.
+    fs::write(store.path("opencode.db"), "").expect("no database");
+    let before = files();
+    list(&sandbox);
+    assert!(files() == before, "looking wrote: {:?}", names(&store));
 }
 
 fn names(store: &OpenCodeStore) -> Vec<String> {
@@ -165,6 +207,31 @@ fn rows_that_make_no_sense_spoil_no_others() {
     seen.expect("ses_stopped", "stopped", None);
     seen.expect("ses_called", "interrupted", None);
     seen.expect("ses_orphan", "done", None);
+}
+
+#[test]
+fn numbers_that_cannot_be_true_spoil_nothing() {
+    let sandbox = Sandbox::new("opencode-numbers");
+    let store = OpenCodeStore::of(&sandbox);
+    drop((store.session("ses_odd").asked("one"), store.session("ses_fine").asked("one").answered("two")));
+    let run = sandbox.lookalike("opencode", &["run", "-s", "ses_odd"]);
+    let huge = json!({"role": "assistant", "time": {"created": u64::MAX, "completed": 1e300}, "tokens": {
+        "input": u64::MAX, "output": u64::MAX, "reasoning": u64::MAX, "total": 1, "cache": {"read": 1, "write": 1}}});
+    legacy(&store, "ses_older", &huge.to_string());
+    for number in ["9223372036854775807", "-9223372036854775808", "1e300", "-1e300"] {
+        let columns = ["time_created", "time_updated", "tokens_input", "tokens_output", "tokens_reasoning"];
+        let set = |columns: &[&str]| columns.iter().map(|c| format!("{c} = {number}")).collect::<Vec<_>>().join(", ");
+        for (table, columns) in [("session", &columns[..]), ("message", &columns[..2]), ("part", &columns[..2])] {
+            let whose = if table == "session" { "id" } else { "session_id" };
+            store.sql(&format!("UPDATE {table} SET {} WHERE {whose} = 'ses_odd'", set(columns)));
+        }
+        let seen = list(&sandbox);
+        assert_eq!(seen.warnings(), [""; 0], "{number}");
+        seen.expect("ses_fine", "done", None);
+        seen.expect("ses_older", "done", None);
+        assert_eq!(seen.session("ses_odd")["pid"], run.pid(), "{number}");
+        assert!(ask(&sandbox, &["usage", "--json"]).json()["total"].is_object(), "{number}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use lariat_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    asking::{Answer, ask, lariat, list},
+    asking::{Answer, COMING_UP, ask, list, list_if},
     moment::now,
     opencode_store::OpenCodeStore,
 };
@@ -106,7 +106,7 @@ fn who_only_stands_where_another_wrote_has_not_written_it() {
     wait_until("a later moment", DEADLINE, || now() > written + 50);
     let later = sandbox.lookalike("opencode", &["--session", "ses_Two"]);
     stands(&later);
-    let seen = list(&sandbox);
+    let seen = list_if(&sandbox, COMING_UP);
     seen.expect("ses_One", "done", None);
     seen.expect("ses_Two", "starting", Some(later.pid()));
     // What it writes itself is its own.
@@ -174,6 +174,21 @@ fn what_an_acp_client_has_just_begun_is_not_ended_and_what_a_server_made_is_nobo
     // A second one, while it has the first.
     store.session("ses_second");
     list(&sandbox).expect("ses_second", "unknown", None);
+}
+
+#[test]
+fn what_a_terminal_of_a_server_has_just_had_made_is_not_ended() {
+    let sandbox = Sandbox::new("opencode-client-new");
+    let store = OpenCodeStore::of(&sandbox);
+    let server = sandbox.lookalike("opencode", &["serve"]);
+    store.logs(&server, "aaaa", "message=init");
+    let client = sandbox.lookalike("opencode", &["attach", "http://127.0.0.1:1"]);
+    // The server logs its name, and that a turn begins, a moment later.
+    store.session("ses_new");
+    list(&sandbox).expect("ses_new", "unknown", None);
+    client.signal(Signal::KILL);
+    client.wait(DEADLINE);
+    list(&sandbox).expect("ses_new", "done", None);
 }
 
 #[test]
@@ -315,7 +330,7 @@ fn the_id_in_the_arguments_names_the_session_of_a_young_process() {
     let cut = sandbox.lookalike("opencode", &["-s", "ses_cut"]);
     let new = sandbox.lookalike("opencode", &["--session=ses_new"]);
     let fork = sandbox.lookalike("opencode", &["-s", "ses_cut", "--fork"]);
-    let seen = list(&sandbox);
+    let seen = list_if(&sandbox, COMING_UP);
     // Neither works on what an earlier process left open.
     seen.expect("ses_cut", "starting", Some(cut.pid()));
     seen.expect("ses_new", "starting", Some(new.pid()));
@@ -540,7 +555,7 @@ fn looking_is_never_in_the_way_of_one_that_starts() {
 }
 
 #[test]
-fn an_index_that_nobody_rebuilds_is_waited_for_and_then_rebuilt() {
+fn an_index_that_nobody_rebuilds_is_waited_for_and_then_done_without() {
     let sandbox = Sandbox::new("opencode-index");
     let store = OpenCodeStore::of(&sandbox);
     store.session("ses_one").asked("fix it").answered("fixed");
@@ -550,7 +565,10 @@ fn an_index_that_nobody_rebuilds_is_waited_for_and_then_rebuilt() {
     let opened = write_to(&store.path("opencode.db"), write);
     let index = format!("of={}", store.path("opencode.db-shm").display());
     sandbox.run(["dd", "if=/dev/zero", &index, "bs=136", "count=1", "conv=notrunc"]).expect_success();
+    let index = || sandbox.run(["sha256sum", &store.path("opencode.db-shm").display().to_string()]).stdout;
+    let before = index();
     let seen = list(&sandbox);
+    assert_eq!(index(), before, "that is for the one who has it open");
     drop(opened);
     seen.expect("ses_one", "done", None);
     assert_eq!((seen.session("ses_one")["title"].as_str(), seen.code), (Some("in the log"), 0), "{}", seen.text);
@@ -567,27 +585,4 @@ fn another_store_is_none_of_ours() {
     let seen = list(&sandbox);
     seen.expect("ses_open", "interrupted", None);
     assert!(seen.unbound().is_empty(), "{:?}, {}", seen.unbound(), editor.pid());
-}
-
-#[test]
-fn a_launched_terminal_that_logs_nothing_has_the_session_that_begins_with_its_prompt() {
-    let sandbox = Sandbox::new("opencode-mute");
-    let store = OpenCodeStore::of(&sandbox);
-    store.session_at("ses_before", &sandbox.work(), None, now() - HOUR).asked("fix it");
-    drop(Lookalike::program(&sandbox, "opencode"));
-    let launching = sandbox.spawn(&lariat(&sandbox, &["launch", "opencode", "-p", "fix it", "--json"]));
-    let agent = || sandbox.processes().into_iter().find(|p| p.argv.iter().any(|a| a == "--prompt=fix it"));
-    wait_until("the agent runs", DEADLINE, || agent().is_some());
-    let pid = agent().expect("the agent").pid;
-    store.session("ses_other").asked("fix something else");
-    let mine = store.session("ses_mine").asked("fix it");
-    let launched = launching.output(DEADLINE);
-    assert_eq!(launched.code(), 0, "{}", launched.stderr);
-    assert_eq!(launched.json()["native_id"], "ses_mine");
-    list(&sandbox).expect("ses_mine", "working", Some(pid));
-    mine.answered("fixed");
-    let seen = list(&sandbox);
-    seen.expect("ses_mine", "idle", Some(pid));
-    assert_eq!(seen.session("ses_mine")["handle"], launched.json()["handle"]);
-    assert_eq!(seen.unbound(), Vec::<i32>::new(), "one process, one row");
 }

@@ -5,7 +5,11 @@ use std::fs;
 use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal};
 use serde_json::json;
 
-use crate::{asking::list, moment::iso, moment::now, opencode_store::OpenCodeStore};
+use crate::{
+    asking::{COMING_UP, list, list_if},
+    moment::{iso, now},
+    opencode_store::OpenCodeStore,
+};
 
 /// Lets a process write a line into a log of this name.
 fn logs(store: &OpenCodeStore, process: &Lookalike, log: &str, rest: &str) {
@@ -58,9 +62,19 @@ fn a_terminal_that_has_come_up_is_at_rest() {
     store.session_at("ses_One", &sandbox.work(), None, now() - 3_600_000).asked("fix it").answered("fixed");
     let agent = sandbox.lookalike("opencode", &["--session", "ses_One"]);
     logs(&store, &agent, "2026-11-18T025044", "service=format init");
-    list(&sandbox).expect("ses_One", "starting", Some(agent.pid()));
+    list_if(&sandbox, COMING_UP).expect("ses_One", "starting", Some(agent.pid()));
     logs(&store, &agent, "2026-11-18T025044", "service=skill count=0 init");
     list(&sandbox).expect("ses_One", "idle", Some(agent.pid()));
+    // Nor does one that was cut off before say that nothing was ever asked.
+    store.session_at("ses_Two", &sandbox.work(), None, now() - 3_600_000).asked("fix it");
+    let agent = sandbox.lookalike("opencode", &["--session", "ses_Two"]);
+    logs(&store, &agent, "2026-11-18T025050", "service=skill count=0 init");
+    let seen = list(&sandbox);
+    seen.expect("ses_Two", "idle", Some(agent.pid()));
+    assert_eq!(seen.session("ses_Two")["reason"], "last turn failed: the process that ran it is gone");
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    list(&sandbox).expect("ses_Two", "interrupted", None);
 }
 
 /// A log is named after the second in which it was opened.

@@ -179,6 +179,21 @@ fn what_a_launched_one_tells_is_believed_of_that_process_alone() {
     assert!(seen.find(&id(2)).is_none(), "nothing was ever said in it: {:#}", seen.json);
 }
 
+#[test]
+fn one_at_rest_that_was_cut_off_before_it_started_does_not_say_that_nothing_was_asked() {
+    let sandbox = Sandbox::new("pi-cut-off");
+    let pi = PiStore::of(&sandbox);
+    let session = pi.session_at(&id(1), &sandbox.work(), now() - 60_000).asked("one").answered("1").asked("two");
+    let agent = Lookalike::start(&sandbox, &Lookalike::program(&sandbox, "pi").env("LARIAT_SESSION", "brisk-heron"));
+    tells(&sandbox, "brisk-heron", agent.pid(), "session_start", &id(1), &session.path);
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "idle", Some(agent.pid()));
+    assert_eq!(seen.session(&id(1))["reason"], "last turn failed: it was cut off before this process started");
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    list(&sandbox).expect(&id(1), "interrupted", None);
+}
+
 /// An agent that is a shell in truth, so that its children are other programs.
 fn with_tools(sandbox: &Sandbox) -> Child {
     let shell = fs::canonicalize("/bin/sh").expect("a shell");
@@ -191,7 +206,8 @@ fn a_tool_s_environment_tells_the_session() {
     let sandbox = Sandbox::new("pi-by-child");
     let pi = PiStore::of(&sandbox);
     let agent = with_tools(&sandbox);
-    let session = pi.session(&id(1)).asked("one").calls("c", "sleep 9999");
+    // Whatever the times in it say: a tool of it is at work.
+    let session = pi.session_at(&id(1), &sandbox.work(), now() - 60_000).asked("one").calls("c", "sleep 9999");
     pi.session(&id(2)).asked("two").answered("2");
     assert_eq!(list(&sandbox).unbound(), [agent.pid()]);
     agent.write_line(&format!("PI_SESSION_ID={} PI_SESSION_FILE={} sleep 9999 &", id(1), session.path.display()));
@@ -200,6 +216,24 @@ fn a_tool_s_environment_tells_the_session() {
     seen.expect(&id(1), "working", Some(agent.pid()));
     seen.expect(&id(2), "done", None);
     assert_eq!(seen.unbound(), Vec::<i32>::new());
+}
+
+#[test]
+fn a_file_with_nothing_in_it_is_no_session_until_somebody_has_it() {
+    let sandbox = Sandbox::new("pi-empty");
+    let pi = PiStore::of(&sandbox);
+    let agent = with_tools(&sandbox);
+    let path = pi.session(&id(1)).path;
+    fs::write(&path, "").expect("an empty file");
+    pi.session(&id(2)).asked("two").answered("2");
+    let seen = list(&sandbox);
+    assert_eq!((seen.sessions().len(), seen.warnings().len()), (1, 0), "{:#}", seen.json);
+    assert_eq!(ask(&sandbox, &["ls", "--json"]).json()["hidden"]["ended"], 0);
+    agent.write_line(&format!("PI_SESSION_ID={} PI_SESSION_FILE={} sleep 9999 &", id(1), path.display()));
+    wait_until("the tool", DEADLINE, || sandbox.processes().iter().any(|p| p.comm == "sleep"));
+    let seen = list(&sandbox);
+    seen.expect(&id(1), "starting", Some(agent.pid()));
+    assert_eq!(ask(&sandbox, &["ls", "--json"]).json()["hidden"]["ended"], 1);
 }
 
 #[test]

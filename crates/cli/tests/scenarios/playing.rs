@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lariat_testkit::{DEADLINE, Exit, Key, Sandbox, Signal, built, wait_for, wait_until, workspace};
+use lariat_testkit::{Child, DEADLINE, Exit, Key, Sandbox, Signal, built, wait_for, wait_until, workspace};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
@@ -217,6 +217,40 @@ fn whoever_answers_first_decides() {
     let late = ask(&sandbox, &["approve", handle]);
     assert!(late.code() == 3 && late.stderr.contains("it has ended (stopped)"), "{late:?}");
     wait_until("all are gone", DEADLINE, || others(&sandbox).is_empty());
+}
+
+#[test]
+fn of_two_who_answer_at_once_only_the_one_who_is_heard_is_told_so() {
+    let sandbox = stage("at-once");
+    let launched = launch(&sandbox, "a", &["-p", "run touch made"]);
+    let (id, handle) = (text(&launched, "native_id"), text(&launched, "handle"));
+    asked(&sandbox, id, "permission: Bash touch made");
+    let hook = sandbox.processes().into_iter().find(|p| p.argv.get(1).is_some_and(|a| a == "__hook"));
+    let hook = hook.expect("who waits for the answer");
+    assert!(hook.signal(Signal::STOP));
+    let answer = |of: &Child, word: &str| {
+        let asks = sandbox.state_dir().join("lariat/sessions").join(handle).join("asks");
+        wait_until("an answer", DEADLINE, || {
+            assert_eq!(of.exit(), None, "{}", of.stderr());
+            let lying = fs::read_dir(&asks).expect("what it asks").flatten().map(|e| e.path());
+            let mut answers = lying.filter(|p| p.extension().is_some_and(|e| e == "answer"));
+            answers.any(|p| fs::read_to_string(p).is_ok_and(|text| text.contains(word)))
+        });
+    };
+    let approving = sandbox.spawn(&lariat(&sandbox, &["approve", handle, "--timeout", "60s", "--json"]));
+    answer(&approving, "allow");
+    let denying = sandbox.spawn(&lariat(&sandbox, &["deny", handle, "--timeout", "60s", "--json"]));
+    answer(&denying, "deny");
+    denying.signal(Signal::STOP);
+    assert!(hook.signal(Signal::CONT));
+    let told = approving.output(DEADLINE);
+    assert!(told.code() == 3 && told.stderr.contains("it was answered elsewhere"), "{told:?}");
+    denying.signal(Signal::CONT);
+    let told = denying.output(DEADLINE);
+    assert_eq!((told.code(), text(&told.json(), "outcome")), (0, "denied"), "{told:?}");
+    until(&sandbox, id, "idle", "turn over");
+    assert!(!sandbox.project("a").join("made").exists());
+    act(&sandbox, &["kill", handle]);
 }
 
 #[test]

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use lariat_testkit::{DEADLINE, Sandbox, Signal, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{ask, list};
+use crate::asking::{ask, id, lariat, list, through};
+use crate::claude_store::ClaudeStore;
 use crate::resuming::install;
+use crate::worktrees::hold;
 
 /// One that was launched in a directory of its own and works; its handle, its folder and its PID.
 fn launched(sandbox: &Sandbox) -> (String, PathBuf, i64) {
@@ -151,4 +153,181 @@ fn nothing_is_written_over_what_cannot_be_read() {
     assert_eq!(fs::read_to_string(kept).expect("kept"), "{");
     assert_eq!(ask(&sandbox, &["locks", "--json"]).json()["locks"][0]["by"], "ben");
     assert_eq!(warned(&sandbox).len(), 3, "each is told of: {:?}", warned(&sandbox));
+}
+
+#[test]
+fn a_journal_that_was_cut_short_within_a_character_can_be_read() {
+    let sandbox = Sandbox::new("torn-journal");
+    ask(&sandbox, &["lock", "--by", "Zoë"]).expect_success();
+    let path = sandbox.state_dir().join("lariat/journal.ndjson");
+    let whole = fs::read(&path).expect("a journal");
+    let half = whole.iter().position(|b| !b.is_ascii()).expect("an ë") + 1;
+    fs::write(&path, [&whole[..], &whole[..half]].concat()).expect("cut short");
+    ask(&sandbox, &["unlock"]).expect_success();
+    let told = ask(&sandbox, &["journal"]);
+    assert!(told.code() == 0 && told.stderr.contains("1 lines of the journal are unreadable"), "{told:?}");
+    let entries: Vec<&str> = told.stdout.lines().filter(|l| l.contains("Zoë")).collect();
+    assert!(
+        matches!(entries[..], [lock, unlock] if lock.contains(" lock ") && unlock.contains(" unlock ")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_two_say_of_a_session_at_once_both_counts() {
+    let sandbox = Sandbox::new("labels");
+    let (handle, folder, _) = launched(&sandbox);
+    let renaming = hold(&sandbox, &["rename", &handle, "eins", "--json"], "label.read");
+    let keeping = sandbox.spawn(&lariat(&sandbox, &["keep", &handle]));
+    let pid = keeping.outside_pid().expect("it runs").to_string();
+    let waits = || {
+        let locks = fs::read_to_string("/proc/locks").expect("locks");
+        locks.lines().any(|l| l.contains("->") && l.split_ascii_whitespace().any(|word| word == pid))
+    };
+    wait_until("the other has said it, or waits", DEADLINE, || keeping.exit().is_some() || waits());
+    assert_eq!(renaming.go_on().0, 0);
+    assert_eq!(keeping.output(DEADLINE).code(), 0);
+    let row = status(&sandbox, &handle);
+    assert_eq!((&row["name"], &row["kept"]), (&json!("eins"), &json!(true)));
+
+    // What is said now counts, whatever the clock was at before.
+    let other = sandbox.state_dir().join("lariat/sessions/other");
+    fs::create_dir(&other).expect("a folder");
+    let label = json!({"id": row["id"], "name": "zwei", "kept": false, "at": "2100-01-01T00:00:00Z"});
+    fs::write(other.join("label.json"), label.to_string()).expect("a label");
+    assert_eq!(status(&sandbox, &handle)["name"], "zwei");
+    ask(&sandbox, &["rename", &handle, "drei"]).expect_success();
+    assert_eq!(status(&sandbox, &handle)["name"], "drei");
+    assert!(folder.join("label.json").exists());
+    ask(&sandbox, &["kill", &handle]).expect_success();
+}
+
+#[test]
+fn whoever_keeps_everything_from_everybody_can_read_what_was_written() {
+    use std::os::unix::fs::PermissionsExt as _;
+    fn all(folder: &Path, modes: &mut Vec<(u32, PathBuf)>) {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let kind = entry.file_type().expect("a kind");
+            let needed = if kind.is_dir() { 0o700 } else { 0o600 };
+            let mode = entry.metadata().expect("an entry").permissions().mode() & 0o777;
+            modes.extend((mode & needed != needed || mode & 0o077 != 0).then(|| (mode, entry.path())));
+            if kind.is_dir() {
+                all(&entry.path(), modes);
+            }
+        }
+    }
+    for mask in ["777", "277", "000"] {
+        let sandbox = Sandbox::new("umask");
+        install(&sandbox);
+        let line = format!("umask {mask}; exec \"$@\"");
+        let told = through(&sandbox, &line, &["launch", "claude", "--headless", "-p", "hi", "--json"]);
+        let handle = told.json()["handle"].as_str().expect("a handle").to_owned();
+        let other = sandbox.project("other");
+        through(&sandbox, &line, &["lock", other.to_str().expect("UTF-8")]).expect_success();
+        let mut wrong = Vec::new();
+        all(&sandbox.state_dir(), &mut wrong);
+        assert_eq!(wrong, [], "umask {mask}");
+        ask(&sandbox, &["kill", &handle]).expect_success();
+    }
+}
+
+#[test]
+fn what_a_session_is_called_that_goes_on_is_not_forgotten_with_an_old_stop() {
+    let sandbox = Sandbox::new("called");
+    let claude = ClaudeStore::of(&sandbox);
+    let first = sandbox.lookalike("claude", &[]);
+    drop(claude.session(&id(1)).asked("fix it").answered("done"));
+    drop(claude.register(&first, &id(1)).says("idle"));
+    ask(&sandbox, &["rename", &id(1), "the login bug"]).expect_success();
+    ask(&sandbox, &["kill", &id(1)]).expect_success();
+    // A person goes on with it by hand.
+    let second = sandbox.lookalike("claude", &[]);
+    drop(claude.register(&second, &id(1)).says("idle"));
+    ask(&sandbox, &["gc", "--yes", "--retain", "0s"]).expect_success();
+    let row = status(&sandbox, "the login bug");
+    assert_eq!((&row["native_id"], &row["live"]), (&json!(id(1)), &json!(true)), "{row:#}");
+}
+
+#[test]
+fn a_handle_is_not_forgotten_while_its_session_lives_by_another_hand() {
+    let sandbox = Sandbox::new("by-hand");
+    let (handle, folder, _) = launched(&sandbox);
+    fs::write(sandbox.project("a").join("go"), "").expect("a sign");
+    wait_until("its end is on record", DEADLINE, || folder.join("exit.json").exists());
+    let native = status(&sandbox, &handle)["native_id"].as_str().expect("an id").to_owned();
+    let agent = sandbox.lookalike("claude", &["--resume", &native]);
+    drop(ClaudeStore::of(&sandbox).register(&agent, &native).says("idle"));
+    // As long ago as anything is kept.
+    let settings = sandbox.home().join(".config/lariat/config.toml");
+    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    fs::write(settings, "retain = \"0s\"\n").expect("settings");
+    let other = sandbox.project("b");
+    ask(&sandbox, &["gc", "--yes"]).expect_success();
+    ask(&sandbox, &["launch", "claude", "--cwd", other.to_str().expect("UTF-8")]).expect_success();
+    let row = status(&sandbox, &handle);
+    assert_eq!((&row["native_id"], &row["live"]), (&json!(native), &json!(true)), "{row:#}");
+    ask(&sandbox, &["kill", &handle]).expect_success();
+    wait_until("its shim is gone", DEADLINE, || ask(&sandbox, &["gc"]).stdout.contains(&handle));
+    // While it cannot be told who lives, it may be this one.
+    let (registry, away) = (sandbox.home().join(".claude/sessions"), sandbox.home().join("away"));
+    fs::rename(&registry, &away).expect("it is there");
+    fs::write(&registry, "").expect("no directory");
+    ask(&sandbox, &["gc", "--yes"]).expect_success();
+    assert!(folder.exists(), "nobody can tell");
+    fs::remove_file(&registry).expect("no directory");
+    fs::rename(&away, &registry).expect("it is back");
+    ask(&sandbox, &["gc", "--yes"]).expect_success();
+    assert!(!folder.exists(), "it is gone");
+}
+
+#[test]
+fn one_that_ended_may_be_started_again_where_that_cannot_be_told() {
+    let sandbox = Sandbox::new("unread-start");
+    let (handle, folder, _) = launched(&sandbox);
+    fs::write(sandbox.project("a").join("go"), "").expect("a sign");
+    wait_until("its end is on record", DEADLINE, || folder.join("exit.json").exists());
+    let row = status(&sandbox, &handle);
+    assert_eq!(row["live"], json!(false), "{row:#}");
+    let lock = folder.join("start.lock");
+    fs::remove_file(&lock).expect("a lock");
+    fs::create_dir(&lock).expect("nothing that can be locked");
+    // As whoever goes on with it leaves it, until its agent is on record.
+    let intent = folder.join("intent.json");
+    let text = fs::read_to_string(&intent).expect("a wish");
+    let mut wish: Value = serde_json::from_str(&text).expect("JSON");
+    wish["at"] = json!("2126-01-01T00:00:00.000Z");
+    fs::write(&intent, wish.to_string()).expect("a wish");
+    let row = status(&sandbox, &handle);
+    assert_eq!((&row["status"], &row["live"]), (&json!("unknown"), &Value::Null), "{row:#}");
+}
+
+#[test]
+fn settings_that_cannot_be_read_forget_nothing() {
+    let sandbox = Sandbox::new("unread-retain");
+    let (handle, folder, _) = launched(&sandbox);
+    ask(&sandbox, &["kill", &handle]).expect_success();
+    // As long ago as what no setting says is kept.
+    for name in ["exit.json", "intent.json"] {
+        let text = fs::read_to_string(folder.join(name)).expect("a record");
+        let mut record: Value = serde_json::from_str(&text).expect("JSON");
+        for at in ["/at", "/intent/at"] {
+            record.pointer_mut(at).into_iter().for_each(|at| *at = json!("2026-01-01T00:00:00Z"));
+        }
+        fs::write(folder.join(name), record.to_string()).expect("a record");
+    }
+    let settings = sandbox.home().join(".config/lariat/config.toml");
+    fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    wait_until("it may be forgotten", DEADLINE, || ask(&sandbox, &["gc"]).stdout.contains(&handle));
+    for wrong in ["retain = \"30 days\"\n", "retain = \n"] {
+        fs::write(&settings, wrong).expect("settings");
+        for args in [&["gc"][..], &["gc", "--yes"]] {
+            let refused = ask(&sandbox, args);
+            assert_eq!(refused.code(), 3, "{wrong}: {refused:?}");
+            assert!(refused.stderr.contains("line 1") && refused.stderr.contains("--retain"), "{wrong}: {refused:?}");
+        }
+        assert!(folder.exists(), "{wrong}");
+    }
+    // Who says it goes on.
+    ask(&sandbox, &["gc", "--yes", "--retain", "1d"]).expect_success();
+    assert!(!folder.exists());
 }

@@ -125,6 +125,27 @@ fn what_a_killed_process_said_last_is_nothing_of_the_next() {
 }
 
 #[test]
+fn what_a_killed_process_asked_is_not_asked_by_the_next() {
+    let sandbox = Sandbox::new("asked-last");
+    let claude = ClaudeStore::of(&sandbox);
+    let killed = sandbox.lookalike("claude", &[]);
+    let _entry = claude.register(&killed, &id(1)).waits_for("input needed");
+    let before = crate::moment::now() - 60_000;
+    let question = json!({"questions": [{"question": "Which one?", "header": "One", "options": []}]});
+    let talk = claude.session(&id(1)).at(before).asked("fix it").calls("AskUserQuestion", question.clone());
+    list(&sandbox).expect(&id(1), "waiting", Some(killed.pid()));
+    killed.signal(Signal::KILL);
+    killed.wait(DEADLINE);
+    let next = sandbox.lookalike("claude", &["--resume", &id(1)]);
+    list(&sandbox).expect(&id(1), "starting", Some(next.pid()));
+    // A version whose registry has no status: what it asks itself is asked.
+    let _entry = claude.register(&next, &id(1));
+    list(&sandbox).expect(&id(1), "starting", Some(next.pid()));
+    drop(talk.at(crate::moment::now() + 1).asked("go on").calls("AskUserQuestion", question));
+    list(&sandbox).expect(&id(1), "waiting", Some(next.pid()));
+}
+
+#[test]
 fn what_a_killed_process_said_last_is_nothing_of_one_that_came_since_and_was_left() {
     let sandbox = Sandbox::new("said-before");
     let claude = ClaudeStore::of(&sandbox);
@@ -329,9 +350,12 @@ fn only_the_daemon_brings_a_worker_back() {
     assert_eq!(short["sessions"][0]["native_id"], id(2), "{short:#}");
     let job = std::fs::read_to_string(&made).expect("a job");
     let mut job: serde_json::Value = serde_json::from_str(&job).expect("JSON");
-    job["createdAt"] = json!(crate::moment::iso(crate::moment::now() - 60_000));
-    std::fs::write(made, job.to_string()).expect("an old job");
-    list(&sandbox).expect(&id(2), "done", None);
+    // It may be made while the question is being answered, which is later than the moment of the question.
+    for (since, status) in [(-60_000, "done"), (5_000, "unknown")] {
+        job["createdAt"] = json!(crate::moment::iso(crate::moment::now() + since));
+        std::fs::write(&made, job.to_string()).expect("a job");
+        list(&sandbox).expect(&id(2), status, None);
+    }
     let daemon = sandbox.lookalike("claude", &["daemon", "run", "--origin", "transient"]);
     list(&sandbox).expect(&id(1), "unknown", None);
     drop((server, daemon));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use lariat_testkit::{Child, DEADLINE, Output, Sandbox, Signal, wait_until};
 use serde_json::{Value, json};
 
-use crate::asking::{ask, lariat, list};
+use crate::asking::{ask, lariat, list, through};
 use crate::worktrees::hold;
 
 /// An agent that registers, writes a transcript with an open turn, and works until it finds the file
@@ -258,7 +258,9 @@ fn a_plan_says_of_what_has_no_directory_any_more_that_it_cannot_come_back() {
     let plan = stage.act(&["restore"]);
     let [step] = plan["restore"].as_array().expect("rows").as_slice() else { panic!("{plan}") };
     let why = step["reason"].as_str().expect("a reason");
-    assert!(step["way"].is_null() && why.contains("is not a directory"), "{plan}");
+    assert!(step["way"].is_null() && why.contains("can go on once there is one again"), "{plan}");
+    let told = stage.ask(&["resume", launched.handle()]);
+    assert!(told.code() == 2 && told.stdout.contains("can go on once there is one again"), "{told:?}");
     let told = stage.ask(&["restore", "--yes"]);
     assert_eq!((told.code(), &told.json()["restore"][0]["outcome"]), (3, &json!("left")), "{told:?}");
 }
@@ -420,10 +422,13 @@ fn commands_hung_on_a_session_run_once_each_with_its_facts() {
     let on_exit = "echo $LARIAT_EVENT $LARIAT_HANDLE $LARIAT_STATUS $LARIAT_EXIT_CODE $LARIAT_EXIT_SIGNAL >> ~/ended";
     let place = stage.sandbox.project("a");
     let args = ["launch", "claude", "--headless", "-p", "hi", "--on-launch", on_launch, "--on-exit", on_exit, "--cwd"];
-    let output = stage.ask(&[&args[..], &[place.to_str().expect("UTF-8")]].concat());
+    // Something in the environment that is no text is no reason to start nothing.
+    let odd = "export ODD=$(printf 'x\\377') && exec \"$@\"";
+    let output = through(&stage.sandbox, odd, &[&args[..], &[place.to_str().expect("UTF-8"), "--json"]].concat());
     assert_eq!(output.code(), 0, "its failure is not the launch's: {}", output.stderr);
     assert!(output.stderr.contains("code 3"), "{}", output.stderr);
     let launched = Launched { told: output.json(), cwd: place };
+    assert!(output.stderr.contains(&format!("sessions/{}/on-launch.log", launched.handle())), "{}", output.stderr);
     let text = |name: &str| fs::read_to_string(home.join(name)).unwrap_or_default();
     assert_eq!(text("launched"), format!("launch claude:{} {}\n", launched.id(), launched.told["pid"]));
     let log = fs::read_to_string(stage.folder(&launched).join("on-launch.log")).expect("its output is kept");
@@ -457,6 +462,8 @@ fn names_marks_and_output_are_where_people_look_for_them() {
     stage.act(&["keep", launched.handle(), "--off"]);
     assert_eq!(stage.act(&["status", launched.handle()])["kept"], false);
     assert_eq!(stage.ask(&["rename", launched.handle(), " "]).code(), 2);
+    let asks = stage.ask(&["approve", launched.handle()]);
+    assert!(asks.code() == 3 && !asks.stderr.contains("attach") && asks.stderr.contains("peek"), "{asks:?}");
     let other = stage.launch("b", &[]);
     let taken = stage.ask(&["rename", launched.handle(), other.handle()]);
     assert!(taken.code() == 3 && taken.stderr.contains("already"), "{taken:?}");
@@ -483,18 +490,15 @@ fn what_comes_back_without_asking_is_a_persons_choice() {
         fs::write(&settings, format!("restore = {policy:?}\n")).expect("settings");
         let output = ask(&stage.sandbox, &["restore", "--yes", "--auto", "--json"]);
         assert_eq!(output.code(), 0, "{policy}: {}", output.stderr);
-        let told: Value = serde_json::from_str(&output.stdout).unwrap_or(json!({"restore": []}));
-        assert_eq!(ids(&told["restore"]), back, "{policy}");
+        assert_eq!(ids(&output.json()["restore"]), back, "{policy}");
     }
     // Settings that cannot be read bring nothing back, and let nobody in.
     stage.power_cut();
     for broken in ["restore = \"sometimes\"\n", "restore = \"auto\"\nmax = [\n"] {
         fs::write(&settings, broken).expect("settings");
         let refused = ask(&stage.sandbox, &["restore", "--yes", "--auto", "--json"]);
-        assert!(
-            refused.stdout.is_empty() || refused.json()["error"]["code"] == refused.code(),
-            "{broken}: {refused:?}"
-        );
+        assert_eq!((refused.code(), &refused.json()["restore"]), (0, &json!([])), "{broken}: {refused:?}");
+        assert!(refused.stderr.contains("config.toml: line"), "{broken}: {refused:?}");
         assert!(stage.running().is_empty());
     }
     let refused = stage.ask(&["launch", "claude", "--headless", "-p", "hi"]);

@@ -125,3 +125,13 @@ fn a_directory_has_several_names() {
     }
     assert_eq!(ask(&sandbox, &["status", "/", "--json"]).code(), 2);
 }
+
+#[test]
+fn a_name_that_another_has_is_refused() {
+    let sandbox = three();
+    let refused = ask(&sandbox, &["rename", ONE, "the-third"]);
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    assert!(refused.stderr.contains(THREE) && refused.stderr.contains("already"), "{refused:?}");
+    // Its own name it may have again.
+    ask(&sandbox, &["rename", THREE, "the-third"]).expect_success();
+}

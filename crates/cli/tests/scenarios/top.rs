@@ -291,6 +291,38 @@ fn no_colour_is_used_where_none_is_wanted() {
 }
 
 #[test]
+fn what_leads_out_is_told_however_narrow_it_is() {
+    let sandbox = Sandbox::new("top-narrow");
+    let store = ClaudeStore::of(&sandbox);
+    for n in 1..=12 {
+        drop(store.session(&id(n)).asked("fix it").answered("fixed").left());
+    }
+    let agents: Vec<_> = (21..=23).map(|n| sandbox.lookalike("claude", &["--session-id", &id(n)])).collect();
+    for ((n, agent), word) in (21..).zip(&agents).zip(["idle", "busy", "waiting"]) {
+        let entry = store.register(agent, &id(n));
+        drop(if word == "waiting" { entry.waits_for("permission prompt") } else { entry.says(word) });
+    }
+    let pane = Pane::new(&sandbox, 80, 24);
+    pane.shell("lariat top");
+    pane.wait("1 needs you · 1 working · 1 idle");
+    let footer = |screen: &str| screen.lines().last().unwrap_or_default().to_owned();
+    for (columns, told) in
+        [(80, "a 12 ended"), (60, "a 12 ended"), (40, "⏎ attach"), (30, "? help  q quit"), (14, "? help")]
+    {
+        pane.resize(columns, 24);
+        let screen = pane.until(&format!("its keys at {columns}"), |s| {
+            let last = footer(s);
+            last.ends_with("? help  q quit") && last.contains(told) && s.lines().count() == 24
+        });
+        assert!(!footer(&screen).contains('…'), "{screen}");
+    }
+    pane.resize(30, 24);
+    pane.until("a header that is cut", |s| {
+        s.starts_with("lariat  1 needs you") && s.lines().next().is_some_and(|l| l.ends_with('…'))
+    });
+}
+
+#[test]
 fn a_picture_for_the_documents() {
     let sandbox = a_day("top-picture");
     let pane = Pane::new(&sandbox, 100, 26);

@@ -176,10 +176,77 @@ fn it_launches_attaches_stops_and_resumes() {
 }
 
 #[test]
+fn what_is_typed_into_a_line_never_becomes_a_command() {
+    let sandbox = stage("top-typed");
+    let one = launch(&sandbox, "a", &["-p", "run touch made"]);
+    asked(&sandbox, &one);
+    let (id, handle) = (text(&one, "native_id"), text(&one, "handle"));
+    let pane = Pane::new(&sandbox, 80, 24);
+    pane.shell("lariat top");
+    pane.wait("permission: Bash touch made");
+    pane.text("N");
+    pane.wait("? deny, for");
+    pane.text("why e");
+    pane.wait("why not> why e");
+    // Somebody else answers while the reason is typed.
+    assert_eq!(ask(&sandbox, &["approve", handle]).code(), 0);
+    pane.wait("what it asked has changed meanwhile");
+    pane.text("xy");
+    pane.wait("why not> why exy");
+    pane.press(&["Enter"]);
+    pane.wait("nothing was answered");
+    let screen = pane.wait("why not> why exy");
+    assert!(!screen.contains("? stop"), "{screen}");
+    pane.press(&["Escape"]);
+    pane.wait("nothing was done");
+    until(&sandbox, &one, "idle");
+
+    // One who leaves while it is answered leaves the line, too.
+    pane.press(&["Space"]);
+    pane.wait("say>");
+    pane.text("one more");
+    assert_eq!(ask(&sandbox, &["kill", handle]).code(), 0);
+    pane.wait("the session is not there any more");
+    pane.text(" xy");
+    pane.wait("say> one more xy");
+    pane.press(&["Enter"]);
+    pane.wait("nothing was sent: the session is not there any more");
+    pane.press(&["Escape"]);
+    pane.wait("No agent runs here now");
+    assert!(list(&sandbox).find(id).is_some_and(|row| row["status"] == "stopped"));
+    pane.text("q");
+    pane.wait(PROMPT);
+}
+
+#[test]
+fn what_could_not_be_sent_stands_in_the_line_again() {
+    let sandbox = stage("top-unsent");
+    let one = launch(&sandbox, "a", &["-p", "think 600"]);
+    until(&sandbox, &one, "working");
+    let pane = Pane::new(&sandbox, 80, 24);
+    pane.shell("lariat top");
+    pane.wait("1 working");
+    pane.press(&["Space"]);
+    pane.wait("say>");
+    pane.text("and mind the tests");
+    pane.press(&["Enter"]);
+    pane.wait("exit code 3");
+    pane.wait("say> and mind the tests");
+    pane.press(&["Escape"]);
+    pane.wait("q quit");
+    pane.text("q");
+    pane.wait(PROMPT);
+    assert_eq!(ask(&sandbox, &["kill", "--all", "--yes"]).code(), 0);
+}
+
+#[test]
 fn it_shows_the_plan_and_restores() {
     let mut sandbox = stage("top-restore");
     let one = launch(&sandbox, "a", &["-p", "think 600"]);
     until(&sandbox, &one, "working");
+    // Its own word comes before its conversation is on record.
+    let recorded = |s: &Value| s["because"].as_array().is_some_and(|b| b.iter().any(|o| o["witness"] == "store"));
+    wait_until("it is on record", DEADLINE, || list(&sandbox).sessions().iter().any(recorded));
     sandbox.reboot();
     // After a real reboot the first PID namespace is the same; a sandbox's next world has another, and an
     // entry of that could not be checked.

@@ -12,7 +12,6 @@ use crate::{
     codex_store::CodexStore,
     gemini_store::{GeminiChat, GeminiStore},
     moment::{iso, now},
-    pi_store::PiStore,
 };
 
 #[test]
@@ -140,25 +139,6 @@ fn the_end_of_a_large_store_tells_no_more_than_it_knows() {
         seen.expect(&id(n), status, None);
     }
     assert_eq!(seen.session(&id(6))["prompt"], Value::Null);
-}
-
-#[test]
-fn of_copies_the_lines_tell_which_is_newer() {
-    let sandbox = Sandbox::new("copies");
-    // Restored, copied or given a summary: the file that was written last is not the one that goes on.
-    let session = PiStore::of(&sandbox).session("one").asked("fix it");
-    let early = fs::read(&session.path).expect("a session");
-    let whole = session.answered("fixed");
-    let folder = whole.path.parent().expect("a folder").with_file_name("--copy--");
-    fs::create_dir_all(&folder).expect("a folder");
-    fs::write(folder.join(whole.path.file_name().expect("a name")), early).expect("a copy");
-    let (gemini, before) = (GeminiStore::of(&sandbox), now() - 60_000);
-    let first = gemini.session_at(&id(1), &sandbox.work(), "07-47", before).asked("fix it");
-    let second = gemini.session_at(&id(1), &sandbox.work(), "07-48", now()).asked("go on").answered("gone on");
-    drop((first.set(json!({"summary": "Fixing it"})), second));
-    let seen = list(&sandbox);
-    seen.expect("one", "done", None);
-    seen.expect(&id(1), "done", None);
 }
 
 #[test]
@@ -304,9 +284,15 @@ fn an_accounting_that_misses_a_run_tells_no_cost() {
         let talk = claude.session(&id(n)).at(at).asked("one").answered("1").line(&padding).asked("two").answered("2");
         drop(talk.line(&account(1, json!({"startTime": since}))));
     }
+    // Ended in mid turn, it leaves out what was answered before, too.
+    let talk = claude.session(&id(7)).at(at).asked("one").answered("1").line(&padding).asked("two").answered("2");
+    drop(talk.asked("three").line(&account(1, json!({"startTime": at - 1000}))));
     let seen = list(&sandbox);
     assert_eq!(seen.session(&id(5))["tokens"]["input"], 100, "what is accounted for is taken");
-    assert_eq!((&seen.session(&id(6))["tokens"], &seen.session(&id(6))["cost_usd"]), (&Value::Null, &Value::Null));
+    for n in [6, 7] {
+        let row = seen.session(&id(n));
+        assert_eq!((&row["tokens"], &row["cost_usd"]), (&Value::Null, &Value::Null), "{n}: {row:#}");
+    }
 }
 
 #[test]
@@ -340,6 +326,18 @@ fn where_it_was_taken_and_what_it_was_branched_from_is_told() {
     assert_eq!(seen.session(&id(1))["cwd"], "/then");
     assert_eq!(seen.session(&id(2))["parent"], format!("claude:{}", id(1)));
     assert_eq!(seen.session(&id(3))["parent"], Value::Null);
+}
+
+#[test]
+fn where_no_branch_is_checked_out_none_is_told() {
+    let sandbox = Sandbox::new("no-branch");
+    let claude = ClaudeStore::of(&sandbox);
+    claude.session(&id(1)).on_branch("HEAD").asked("fix it").answered("fixed");
+    claude.session(&id(2)).asked("fix it").answered("fixed").on_branch("HEAD").asked("and that").answered("fixed");
+    claude.session(&id(3)).on_branch("HEAD").asked("fix it").answered("fixed").on_branch("fix").asked("go on");
+    let seen = list(&sandbox);
+    let branches = [1, 2, 3].map(|n| seen.session(&id(n))["branch"].clone());
+    assert_eq!(branches, [Value::Null, Value::Null, json!("fix")]);
 }
 
 #[test]
@@ -425,9 +423,14 @@ fn rollouts_before_there_were_envelopes_are_read() {
     let all = [&first(1), &state, &tagged, &asked, &state, &thought, &call, &output, &ended, &state].map(Value::clone);
     rollout(&sandbox, 1, &all);
     rollout(&sandbox, 2, &[first(2), state.clone(), plain, asked, state.clone(), call, state]);
+    // The very first lie in no folder of a day.
+    let path = rollout(&sandbox, 3, &[first(3), tagged, text("user", "fix it"), text("assistant", "fixed")]);
+    let sessions = CodexStore::of(&sandbox).path("sessions");
+    std::fs::rename(path, sessions.join(format!("rollout-2025-05-07-{}.jsonl", id(3)))).expect("it can be moved");
     let seen = list(&sandbox);
     seen.expect(&id(1), "done", None);
     seen.expect(&id(2), "interrupted", None);
+    seen.expect(&id(3), "done", None);
     for (n, cwd) in [(1, "/work/one"), (2, "/work/two")] {
         let row = seen.session(&id(n));
         let told = ["prompt", "cwd", "branch", "started_at"].map(|key| row[key].as_str());
@@ -528,6 +531,13 @@ fn an_error_before_the_end_of_a_turn_is_its_failure() {
     let well = event(json!({"type": "task_complete", "turn_id": "2", "last_agent_message": "fixed"}));
     let lines = [meta(3), begun.clone(), error("other"), over.clone(), again, well];
     rollout(&sandbox, 3, &lines);
+    // Which the turn has survived.
+    let answered = event(json!({"type": "task_complete", "turn_id": "1", "last_agent_message": "fixed"}));
+    rollout(&sandbox, 10, &[meta(10), begun.clone(), error("other"), answered.clone()]);
+    let said = event(json!({"type": "agent_message", "message": "fixed"}));
+    rollout(&sandbox, 11, &[meta(11), begun.clone(), said.clone(), error("other"), said.clone(), answered.clone()]);
+    // Which has ended it, after all that it said: a hook had sent it on.
+    rollout(&sandbox, 12, &[meta(12), begun.clone(), said, error("other"), answered]);
     // One that lives says what it needs.
     let agent = sandbox.lookalike("codex", &["--no-daemon"]);
     codex.lock(&agent, &id(4));
@@ -540,9 +550,10 @@ fn an_error_before_the_end_of_a_turn_is_its_failure() {
     seen.expect(&id(3), "done", None);
     seen.expect(&id(5), "failed", None);
     assert_eq!(seen.session(&id(5))["reason"], "it ended without an answer");
-    for n in 6..=9 {
+    for n in 6..=11 {
         seen.expect(&id(n), "done", None);
     }
+    seen.expect(&id(12), "failed", None);
     assert_eq!(seen.session(&id(4))["reason"], "limit: slow down");
 }
 

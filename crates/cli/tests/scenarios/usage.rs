@@ -10,7 +10,9 @@ use lariat_testkit::{Output, Sandbox};
 use serde_json::{Value, json};
 
 use crate::{
+    acp::Stage,
     asking::{ask, id, settle, through},
+    moment::now,
     opencode_store::OpenCodeStore,
     pi_store::PiStore,
 };
@@ -283,6 +285,27 @@ fn an_answer_without_an_id_counts_and_one_that_does_not_tell_what_it_used_leaves
 }
 
 #[test]
+fn an_answer_of_claude_s_that_tells_no_number_is_told_of() {
+    let sandbox = Sandbox::new("usage-no-number");
+    let with = |message: &str, key: &str, what: Value| {
+        let mut line = answer(message, "2026-11-15T08:00:00Z", "claude-opus-4-5", [100, 7, 30, 0]);
+        line["message"]["usage"][key] = what;
+        line
+    };
+    // Without a cache some say `null`.
+    append(&claude(&sandbox, &id(1)), &[with("m1", "cache_creation_input_tokens", Value::Null)]);
+    assert_eq!(usage(&sandbox, &[])["warnings"], json!([]));
+    append(&claude(&sandbox, &id(1)), &[with("m2", "input_tokens", json!("many"))]);
+    append(&claude(&sandbox, &id(2)), &[with("m3", "output_tokens", Value::Null)]);
+    let output = used(&sandbox, &[]);
+    let (by, code) = (output.json(), output.code());
+    assert_eq!((tokens(&by["total"]), code), ([100, 7, 30, 0], 5));
+    let warnings = by["warnings"].to_string();
+    assert!(warnings.contains(&id(1)) && warnings.contains(&id(2)), "{warnings}");
+    assert_eq!(ask(&sandbox, &["status", &id(1), "--json"]).json()["tokens"], Value::Null);
+}
+
+#[test]
 fn a_codex_that_goes_on_after_a_kill_has_not_counted_all_and_counts_nothing_twice() {
     let sandbox = Sandbox::new("usage-codex-killed");
     let meta = codex_line("session_meta", &json!({"id": id(1), "cwd": "/work/c", "history_mode": "paginated"}));
@@ -333,6 +356,22 @@ fn the_cost_that_an_agent_records_wins_and_copies_of_pi_and_opencode_count_once(
     assert_eq!(total["recorded_usd"], 8.0);
     assert_eq!(total["table_usd"], 1.25, "a cost of nothing is none: the table tells");
     assert_eq!(total["cost_usd"], 9.25);
+    // What Pi used to sum up, for a tool or beside all that is its session's, too.
+    let beside = |id: &str, kind: &str| {
+        json!({"type": kind, "id": id, "timestamp": "2026-11-01T10:00:01.000Z", "usage": {"input": 3, "output": 2,
+            "cacheRead": 1, "cacheWrite": 0, "cost": {"total": 0.125}}})
+    };
+    let tool = json!({"type": "message", "id": "t", "timestamp": "2026-11-01T10:00:01.000Z",
+        "message": {"role": "toolResult", "usage": beside("", "")["usage"]}});
+    let more = [beside("c", "compaction"), beside("b", "branch_summary"), beside("u", "usage"), tool];
+    append(&pi("three"), &[json!({"type": "session", "id": "three", "cwd": "/work/p"}), said("dd", 0.5)]);
+    append(&pi("three"), &more);
+    let by = usage(&sandbox, &["--by", "session"]);
+    assert!(rows(&by).contains(&("pi:three".to_owned(), [1_000_012, 8, 4, 0])), "{by:#}");
+    assert_eq!((&by["total"]["recorded_usd"], &by["total"]["cost_usd"]), (&json!(9.0), &json!(10.25)));
+    let models = usage(&sandbox, &["--by", "model"]);
+    assert_eq!(rows(&models).len(), 1, "who answers sums up, too: {models:#}");
+    std::fs::remove_file(pi("three")).expect("a session");
 
     let store = OpenCodeStore::of(&sandbox);
     let message = |id: &str, session: &str, created: u64, input: u64| {
@@ -365,6 +404,63 @@ fn the_cost_that_an_agent_records_wins_and_copies_of_pi_and_opencode_count_once(
 }
 
 #[test]
+fn of_sessions_of_pi_that_share_an_id_each_has_its_own() {
+    let sandbox = Sandbox::new("usage-shared");
+    let store = PiStore::of(&sandbox);
+    for (n, (place, session)) in (1..).zip([("a", "work"), ("b", "work"), ("b", "alone")]) {
+        drop(store.session_at(session, &sandbox.project(place), now() - n * 1000).asked("one").answered("1"));
+    }
+    let listed = ask(&sandbox, &["ls", "-a", "--json"]).json();
+    let mut ids: Vec<&str> =
+        listed["sessions"].as_array().expect("rows").iter().flat_map(|s| s["id"].as_str()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids.len(), 3, "{listed:#}");
+    let by = usage(&sandbox, &["--by", "session"]);
+    let mut told: Vec<String> = rows(&by).into_iter().map(|(key, _)| key).collect();
+    told.sort_unstable();
+    assert_eq!(told, ids);
+    for row in listed["sessions"].as_array().expect("rows") {
+        let (steps, total) = over_time(&sandbox, row["id"].as_str().expect("an id"));
+        assert_eq!((steps.len(), total), (1, tokens(row)), "{row:#}");
+        assert!(total[1] > 0, "{row:#}");
+    }
+}
+
+#[test]
+fn of_sessions_of_pi_that_share_an_id_one_may_tell_it_by_its_header_alone() {
+    let sandbox = Sandbox::new("usage-shared-header");
+    let store = PiStore::of(&sandbox);
+    let [_, other] = ["a", "b"].map(|place| {
+        let session = store.session_at("work", &sandbox.project(place), now() - 1000);
+        session.asked(place).answered("1").path
+    });
+    fs::rename(&other, other.with_file_name("brought-here.jsonl")).expect("another name");
+    let listed = ask(&sandbox, &["ls", "-a", "--json"]).json();
+    let rows_of = listed["sessions"].as_array().expect("rows").iter();
+    let mut ids: Vec<&str> = rows_of.flat_map(|s| s["id"].as_str()).collect();
+    ids.sort_unstable();
+    assert!(ids.len() == 2 && ids.iter().all(|id| id.contains('@')), "{listed:#}");
+    let mut told: Vec<String> = rows(&usage(&sandbox, &["--by", "session"])).into_iter().map(|(key, _)| key).collect();
+    told.sort_unstable();
+    assert_eq!(told, ids);
+}
+
+#[test]
+fn what_was_launched_to_speak_acp_is_counted_in_its_agent_s_store() {
+    let stage = Stage::new("usage-acp");
+    let launched = stage.launch(&["acp:scripted", "--group", "party"]);
+    let store = PiStore::of(&stage.sandbox);
+    drop(store.session_at("other", &stage.sandbox.project("a"), now() - 9000).asked("one").answered("1").answered("2"));
+    drop(store.session_at(launched.id(), &stage.sandbox.work(), now() - 5000).asked("one").answered("1"));
+    stage.act(&["stop", launched.handle()]);
+    stage.nothing_is_left();
+    let by = usage(&stage.sandbox, &["--by", "group"]);
+    assert_eq!(rows(&by), [("none".to_owned(), [200, 14, 600, 40]), ("party".to_owned(), [100, 7, 300, 20])]);
+    let told = usage(&stage.sandbox, &[launched.handle()]);
+    assert_eq!((&told["told"], tokens(&told["total"])), (&json!(true), [100, 7, 300, 20]), "{told:#}");
+}
+
+#[test]
 fn gemini_counts_the_last_word_of_a_message_in_all_files_of_a_session() {
     let sandbox = Sandbox::new("usage-gemini");
     let file = |minute: &str| {
@@ -385,6 +481,14 @@ fn gemini_counts_the_last_word_of_a_message_in_all_files_of_a_session() {
     append(&file("09"), &[head, message("m9", 1)]);
     assert_eq!(over_time(&sandbox, "gemini:aaaaaaaa-1").1, [250, 12, 600, 0]);
     assert_eq!(over_time(&sandbox, "gemini:aaaaaaaa-2").1, [125, 3, 300, 0]);
+    // A sub-agent counts for the session that it works for.
+    let beside = sandbox.home().join(".gemini/tmp/proj/chats/aaaaaaaa-2/agent-7.jsonl");
+    let head = json!({"sessionId": "agent-7", "kind": "subagent", "startTime": "2026-11-01T10:00:00.000Z"});
+    append(&beside, &[head, message("m77", 1)]);
+    assert_eq!(over_time(&sandbox, "gemini:aaaaaaaa-2").1, [250, 6, 600, 0]);
+    let by: Vec<String> = rows(&usage(&sandbox, &["--by", "session"])).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(by, ["gemini:aaaaaaaa-1", "gemini:aaaaaaaa-2"]);
+    assert_eq!(rows(&usage(&sandbox, &["--by", "dir"])), [("/work/g".to_owned(), [500, 18, 1200, 0])]);
 }
 
 #[test]
@@ -413,6 +517,9 @@ fn prices_of_the_settings_come_first_and_what_has_none_has_no_cost() {
 
     let settings = sandbox.home().join(".config/lariat/config.toml");
     fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    fs::write(&settings, "[[price\n").expect("settings");
+    let unread = used(&sandbox, &[]);
+    assert_eq!((unread.code(), unread.json()["warnings"][0]["adapter"].clone()), (5, json!("settings")));
     let text = "[[price]]\nmodel = \"house-model\"\ninput = 2\noutput = 4.5\ncache_write = 1_000\nas_of = \"2026-10-01\"\n\
                 [[price]]\nmodel = \"claude-opus-4-5\"\ninput = 1\noutput = 0\ncache_read = 0\ncache_write = 0\n\
                 [[price]]\nmodel = \"broken\"\ninput = \"much\"\n";

@@ -55,6 +55,24 @@ fn an_end_ends_the_wait_and_says_how_it_ended() {
 }
 
 #[test]
+fn whoever_left_no_record_is_told_of() {
+    let sandbox = Sandbox::new("wait-gone");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &[]);
+    let entry = claude.register(&agent, &id(1)).says("idle");
+    let waiting = sandbox.spawn(&lariat(&sandbox, &["wait", &id(1), "--until", "done", "--json"]));
+    until_it_sleeps(&waiting);
+    entry.remove();
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    let told = waiting.output(DEADLINE);
+    let gone = told.json();
+    assert_eq!((told.code(), &gone["schema"], &gone["live"]), (0, &json!(1), &json!(false)), "{told:?}");
+    assert_eq!((&gone["id"], &gone["status"]), (&json!(format!("claude:{}", id(1))), &json!(null)), "{told:?}");
+    assert!(told.stderr.contains(gone["reason"].as_str().expect("a reason")), "{told:?}");
+}
+
+#[test]
 fn any_takes_the_first_and_a_timeout_is_exit_code_4() {
     let sandbox = Sandbox::new("wait-any");
     let claude = ClaudeStore::of(&sandbox);
@@ -72,6 +90,7 @@ fn any_takes_the_first_and_a_timeout_is_exit_code_4() {
     assert_eq!((late.code(), &told["error"]["code"]), (4, &json!(4)), "{late:?}");
     assert_eq!(told["sessions"].as_array().map(Vec::len), Some(1), "{late:?}");
     assert_eq!((&told["sessions"][0]["native_id"], &told["sessions"][0]["status"]), (&json!(one), &json!("working")));
+    assert!(ask(&sandbox, &["wait", &one, "--timeout", "0s"]).stderr.contains("not idle after 0s"));
     assert_eq!(ask(&sandbox, &["wait", "nobody"]).code(), 2);
 }
 
@@ -184,5 +203,26 @@ fn who_follows_sees_changes_also_where_nothing_tells_of_them() {
         wait_until("it is said", SOONER, || has(&told, "all is well now"));
         assert_eq!(waits.output(DEADLINE).code(), 0);
         [&events, &told].iter().for_each(|child| child.signal(Signal::KILL));
+    }
+}
+
+#[test]
+fn one_that_has_ended_is_not_waited_for_though_how_it_ended_cannot_be_told() {
+    let sandbox = Sandbox::new("wait-broken");
+    let claude = ClaudeStore::of(&sandbox);
+    let one = id(1);
+    let agent = sandbox.lookalike("claude", &[]);
+    drop(claude.register(&agent, &one).says("busy"));
+    let talk = claude.session(&one).asked("fix it");
+    use std::io::Write as _;
+    let mut file = std::fs::OpenOptions::new().append(true).open(&talk.path).expect("a transcript");
+    file.write_all(b"{\"type\":\"assistant\",\"mess\n").expect("a broken line");
+    agent.signal(Signal::KILL);
+    agent.wait(DEADLINE);
+    let row = list(&sandbox).session(&one).clone();
+    assert_eq!((&row["status"], &row["live"]), (&json!("unknown"), &json!(false)), "{row:#}");
+    for until in ["idle", "done"] {
+        let told = ask(&sandbox, &["wait", &one, "--until", until, "--timeout", "60s", "--json"]);
+        assert_eq!((told.code(), &told.json()["status"]), (5, &json!("unknown")), "{until}: {told:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Worktrees: no line of work in one is ever lost. Scenarios 22, 31, 32, 33, 34.
 //!
-//! Seen red, each by its line broken on purpose: see the table in CONTRIBUTING.
+//! Seen red, each by its line broken on purpose: see docs/mutants.md.
 
 mod teardown;
 
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, wait_until};
+use lariat_testkit::{Child, DEADLINE, Lookalike, Program, Sandbox, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
@@ -105,12 +105,17 @@ pub struct Held {
 }
 
 pub fn hold(sandbox: &Sandbox, args: &[&str], point: &str) -> Held {
+    hold_as(sandbox, lariat(sandbox, args), point)
+}
+
+/// The same of any program of lariat's.
+pub fn hold_as(sandbox: &Sandbox, program: Program, point: &str) -> Held {
     let fifo = sandbox.root().join("streams/hold");
     let passed = sandbox.root().join("streams/points");
     drop(fs::remove_file(&fifo));
     drop(fs::remove_file(&passed));
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
-    let program = lariat(sandbox, args).env("LARIAT_PAUSE_AT", point).env("LARIAT_PAUSE_ON", &fifo);
+    let program = program.env("LARIAT_PAUSE_AT", point).env("LARIAT_PAUSE_ON", &fifo);
     let child = sandbox.spawn(&program.env("LARIAT_POINTS", &passed));
     wait_until(point, DEADLINE, || {
         assert!(child.exit().is_none(), "it never came to {point}: {} {}", child.stdout(), child.stderr());
@@ -296,6 +301,17 @@ fn s33_work_in_conflict_stays_saved_until_it_was_applied() {
         assert!(tree(&repo) == before, "nothing was touched");
         assert_eq!(saved(&sandbox, &repo), [name.as_str()]);
     };
+    let gone = ask(&sandbox, &["resume", &one.handle]);
+    let next = format!("`lariat worktree apply {}`", one.handle);
+    assert!(gone.code() == 2 && gone.stderr.contains(&next), "{gone:?}");
+    let bare = sandbox.home();
+    let bare = bare.to_str().expect("UTF-8");
+    let target = format!("{}/1", one.handle);
+    for target in [&one.handle, &target, "nobody"] {
+        let told = ask(&sandbox, &["worktree", "apply", target, "--into", bare]);
+        assert!(told.code() == 2 && told.stderr.contains("is no checkout"), "{target}: {told:?}");
+        assert!(!told.stderr.contains("fatal"), "git's own words: {told:?}");
+    }
     let nowhere = ask(&sandbox, &["worktree", "apply", &one.handle, "--into", "nowhere"]);
     assert_eq!(nowhere.code(), 2, "{}", nowhere.stderr);
     assert!(nowhere.stderr.contains("nowhere is not a directory"), "{}", nowhere.stderr);
@@ -490,26 +506,38 @@ fn a_line_of_work_is_gone_on_with_where_it_was_left() {
     assert_eq!(sandbox.git(&repo, &["worktree", "list"]).lines().count(), 2);
 }
 
+/// Puts a folder on a file system of layers: there the kernel's list of locks names another device than the files do.
+pub fn layer(sandbox: &Sandbox, folder: &Path) {
+    let script = "mkdir -p $1 /tmp/l && mount -t tmpfs none /tmp/l && mkdir /tmp/l/u /tmp/l/w && \
+                  mount -t overlay none -o lowerdir=$1,upperdir=/tmp/l/u,workdir=/tmp/l/w $1";
+    sandbox.run(["sh", "-c", script, "sh", folder.to_str().expect("UTF-8")]).expect_success();
+}
+
 #[test]
 fn what_is_being_made_or_launched_in_is_not_taken_for_something_that_nobody_needs() {
-    let sandbox = with_agent("wttwo");
-    let order = ["launch", "claude", "--json", "--worktree", "x"];
-    for point in ["worktree.copied", "worktree.ready"] {
-        let held = hold(&sandbox, &order, point);
-        let (code, told) = clean(&sandbox, &["x", "--force"]);
-        assert_eq!((code, &told["outcome"]), (3, &"preserved".into()), "{point}: {told:#}");
-        assert!(told["reason"].as_str().expect("why").contains("under way"), "{point}: {told:#}");
-        // Meanwhile another one gets a worktree of its own, and the same branch is refused.
-        let other = launch(&sandbox, &["--worktree"]);
-        assert_eq!(ask(&sandbox, &order).code(), 3, "{point}");
-        let (code, launched) = held.go_on();
-        assert_eq!(code, 0, "{point}: {launched:#}");
-        let path = launched["worktree"].as_str().expect("a path");
-        assert_eq!(sandbox.git(Path::new(path), &["branch", "--show-current"]).trim(), "x", "{point}");
-        for handle in [&other.handle, launched["handle"].as_str().expect("a handle")] {
-            assert_eq!(ask(&sandbox, &["kill", handle, "--clean"]).code(), 0, "{point}");
+    for layered in [false, true] {
+        let sandbox = with_agent("wttwo");
+        if layered {
+            layer(&sandbox, &sandbox.state_dir().join("lariat/worktrees"));
         }
-        assert!(!Path::new(path).exists(), "{point}");
+        let order = ["launch", "claude", "--json", "--worktree", "x"];
+        for point in ["worktree.copied", "worktree.ready"] {
+            let held = hold(&sandbox, &order, point);
+            let (code, told) = clean(&sandbox, &["x", "--force"]);
+            assert_eq!((code, &told["outcome"]), (3, &"preserved".into()), "{point}: {told:#}");
+            assert!(told["reason"].as_str().expect("why").contains("under way"), "{point}: {told:#}");
+            // Meanwhile another one gets a worktree of its own, and the same branch is refused.
+            let other = launch(&sandbox, &["--worktree"]);
+            assert_eq!(ask(&sandbox, &order).code(), 3, "{point}");
+            let (code, launched) = held.go_on();
+            assert_eq!(code, 0, "{point}: {launched:#}");
+            let path = launched["worktree"].as_str().expect("a path");
+            assert_eq!(sandbox.git(Path::new(path), &["branch", "--show-current"]).trim(), "x", "{point}");
+            for handle in [&other.handle, launched["handle"].as_str().expect("a handle")] {
+                assert_eq!(ask(&sandbox, &["kill", handle, "--clean"]).code(), 0, "{point}");
+            }
+            assert!(!Path::new(path).exists(), "{point}");
+        }
     }
 }
 

@@ -285,7 +285,7 @@ pub const ROUTES: &[Route] = &[
             may("cost", Text, "when it has cost so many dollars"),
             may("minutes", Number, "when it has run so many minutes"),
             may("idle", Text, "when it has been idle for this time"),
-            may("then", Text, "stop, kill, cmd or webhook"),
+            may("then", Text, "stop, kill, cmd or webhook; answers say command for cmd, and tell for webhook"),
             may("run", Text, "the command, for cmd"),
         ],
         "Set a fuse",

@@ -346,6 +346,7 @@ impl Owner {
     /// Heeds what the agent says, which is written down already.
     fn hear(&mut self, message: &Value) -> Result<(), End> {
         match (message["method"].as_str(), &message["id"]) {
+            (Some("$/cancel_request"), Value::Null) => self.take_back(&message["params"]["requestId"])?,
             (Some(_), Value::Null) => {}
             (Some("session/request_permission"), _) => {}
             (Some(method), id) => self.wire.refuse(id, method)?,
@@ -357,6 +358,16 @@ impl Owner {
             (None, _) => {}
         }
         Ok(())
+    }
+
+    /// Withdraws what the agent does not want to know any more.
+    fn take_back(&mut self, id: &Value) -> io::Result<()> {
+        let Some(stem) = self.asks.iter().find(|(_, asked)| *asked == id).map(|(stem, _)| stem.clone()) else {
+            return Ok(()); // it was answered
+        };
+        self.asks.remove(&stem);
+        withdraw(&self.folder, &stem);
+        self.wire.cancelled(id)
     }
 
     fn prompt(&mut self, text: &str) -> io::Result<()> {
@@ -384,11 +395,10 @@ impl Owner {
         let stems: Vec<String> = self.asks.keys().cloned().collect();
         for stem in stems {
             let path = self.folder.join(ask::FOLDER).join(format!("{stem}.answer"));
-            let Ok(text) = file::read_small(&path, LARGEST) else { continue };
+            let Some(text) = ask::take(&path) else { continue };
             let Ok(result) = serde_json::from_slice::<Value>(&text) else { continue };
             if let Some(id) = self.asks.remove(&stem) {
                 self.wire.respond(&id, result)?;
-                ask::mark_taken(&path);
                 withdraw(&self.folder, &stem);
             }
         }

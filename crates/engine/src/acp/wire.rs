@@ -88,6 +88,12 @@ impl Wire {
         self.send(json!({"jsonrpc": "2.0", "id": id, "error": error}))
     }
 
+    /// Says that nobody answers that, as it was taken back.
+    pub fn cancelled(&mut self, id: &Value) -> io::Result<()> {
+        let error = json!({"code": -32800, "message": "it was cancelled"});
+        self.send(json!({"jsonrpc": "2.0", "id": id, "error": error}))
+    }
+
     fn send(&mut self, message: Value) -> io::Result<()> {
         let line = format!("{message}\n");
         self.note(json!({"to": message}))?;

@@ -202,7 +202,7 @@ fn one(host: &Host, places: &Places, target: &str, deadline: Duration) -> Told {
 }
 
 /// An answer that is not lariat's.
-fn odd(host: &Host, why: &str, err: &str) -> Unreached {
+pub fn odd(host: &Host, why: &str, err: &str) -> Unreached {
     let last = err.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
     let complained =
         if last.is_empty() { String::new() } else { format!(" ({})", Untrusted::new(last).row_within(200)) };

@@ -51,6 +51,12 @@ pub fn apply(places: &Places, target: &str, into: Option<&Path>) -> Result<Appli
     if let Some(none) = into.filter(|into| !into.is_dir()) {
         return Err(WorktreeError::Usage(format!("{} is not a directory", none.display())));
     }
+    if let Some(into) = into
+        && let Err(GitError::Failed(..)) = Git::within(into).path(&["rev-parse", "--show-toplevel"])
+    {
+        let why = "is no checkout of a repository; say one of the repository that the work is of";
+        return Err(WorktreeError::Usage(format!("{} {why}", into.display())));
+    }
     let _guard = guard(places).map_err(WorktreeError::files(&places.state))?;
     let (all, _) = super::all(places);
     let (handle, number) = match target.rsplit_once('/').and_then(|(h, n)| Some((h, n.parse::<u32>().ok()?))) {

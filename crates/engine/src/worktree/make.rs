@@ -140,7 +140,10 @@ impl Ground {
         };
         let told = main.and_then(|m| Some((m.parent()?, m.file_name()?.to_str()?.trim_end_matches(".git"))));
         let (parent, name) = told.filter(|(p, _)| p.to_str().is_some()).ok_or_else(|| {
-            WorktreeError::Usage(format!("{} is not UTF-8, or has nothing beside it", self.repo.display()))
+            WorktreeError::Usage(format!(
+                "no worktree can be made beside {}: it is not UTF-8, or has no parent directory",
+                self.repo.display()
+            ))
         })?;
         Ok(parent.join(format!("{name}.worktrees")))
     }

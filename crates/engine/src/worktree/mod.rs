@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use lariat_adapters::look::Places;
 use lariat_core::{Time, Untrusted, Warning};
-use lariat_sys::{durable, file, locks};
+use lariat_sys::{durable, file};
 use serde::{Deserialize, Serialize};
 
 use crate::git::{Git, GitError};
@@ -167,13 +167,13 @@ fn hold(places: &Places, handle: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether somebody is making a worktree or launching in it right now. Looking
-/// takes no lock.
+/// Whether somebody is making a worktree or launching in it right now. The kernel's list of locks would not tell: of some
+/// file systems (btrfs, overlays) it names another device than the files do.
 fn is_held(places: &Places, handle: &str) -> bool {
-    let Ok(place) = file::place(&folder(places).join(format!("{handle}.lock"))) else { return false };
-    match locks::held() {
-        Ok(held) => held.iter().any(|l| (l.number(), l.inode) == place),
-        Err(_) => true, // what cannot be told is held
+    match file::open(&folder(places).join(format!("{handle}.lock"))) {
+        // Whoever comes now waits for that moment.
+        Ok((file, _)) => file.try_lock_shared().is_err(), // what cannot be told is held
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
     }
 }
 

@@ -1,7 +1,10 @@
 //! Many may look, some may type; nobody holds up the agent for good.
 
-use lariat_shim::client::Event;
+use std::sync::mpsc;
+
+use lariat_shim::client::{Client, Event};
 use lariat_shim::wire::{Attach, Size};
+use lariat_testkit::{DEADLINE, wait_until};
 
 use crate::place::{Place, SIZE};
 
@@ -194,6 +197,36 @@ fn a_paste_of_any_size_arrives_whole() {
     std::fs::write(place.work().join("paste"), &paste).unwrap();
     let sum = place.run(["md5sum", "paste"]).stdout;
     viewer.wait_for(sum.split(' ').next().unwrap());
+}
+
+#[test]
+fn whoever_types_more_than_an_agent_takes_keeps_nobody_else_from_looking() {
+    let place = Place::new("stuffed");
+    let go = place.work().join("go");
+    let reads = "stty raw -echo; mkfifo go; echo ready; read x < go; head -c 1000000 | wc -c";
+    let session = place.script("a", reads);
+    session.start();
+    let mut looker = session.attach(SIZE);
+    looker.wait_for("ready");
+    let (typist, (tell, told)) = (session.client(), mpsc::channel());
+    let typing = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).unwrap();
+        typist.input(&[b'x'; 1_000_000]).and_then(|()| typist.detach())
+    });
+    let state = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+    let answers = || {
+        let (socket, (tell, told)) = (session.launch.socket.clone(), mpsc::channel());
+        std::thread::spawn(move || tell.send(Client::connect(&socket).unwrap().status().unwrap().viewers));
+        told.recv_timeout(DEADLINE).expect("an answer")
+    };
+    // Whoever is heard between two answers types on: one that never does, and has not typed all, is not.
+    let rests = || answers() == 1 && std::fs::read_to_string(&state).is_ok_and(|s| s.contains(") S "));
+    wait_until("more to be typed than the agent takes", DEADLINE, || (0..10).all(|_| rests()));
+    session.watch(SIZE).wait_for("ready");
+    assert!(!typing.is_finished());
+    std::fs::write(go, "\n").unwrap();
+    looker.wait_for("1000000");
+    typing.join().unwrap().unwrap();
 }
 
 #[test]

@@ -182,10 +182,14 @@ fn start(packet: &Value, fds: Vec<OwnedFd>) -> io::Result<Pid> {
     }
     command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
     let child = command.spawn()?;
-    // The test may look at it or signal it as soon as it knows it: by then it is the program.
+    // The test may look at it or signal it as soon as it knows it: by then it is the program, and has its arguments, which
+    // the kernel puts there a moment later.
     let stage = fs::read_link("/proc/self/exe")?;
-    let exe = format!("/proc/{}/exe", child.id());
-    wait_briefly("a program to replace its stage", || fs::read_link(&exe).map_or(true, |exe| exe != stage));
+    let [exe, cmdline] = ["exe", "cmdline"].map(|what| format!("/proc/{}/{what}", child.id()));
+    wait_briefly("a program to replace its stage", || match fs::read_link(&exe) {
+        Ok(exe) => exe != stage && fs::read(&cmdline).is_ok_and(|words| !words.is_empty()),
+        Err(_) => true, // it has ended already
+    });
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("a child without a pid"))
 }
 

@@ -17,6 +17,7 @@ use lariat_core::Untrusted;
 use lariat_daemon::VERB;
 use lariat_daemon::place::Place;
 use lariat_shim::start::UNIT;
+use lariat_sys::process::own_program;
 use lariat_sys::{durable, file};
 
 use crate::Done;
@@ -27,6 +28,9 @@ const SOCKET: &str = "lariat.socket";
 const UNITS: [&str; 2] = [SOCKET, UNIT];
 /// The first line of a unit that we wrote.
 const OURS: &str = "# Written by `lariat daemon install`; `lariat daemon uninstall` takes it away.";
+
+/// What to do where systemd cannot be asked.
+const NEXT: &str = "`systemctl --user status` must work first; `lariat daemon start` needs no systemd";
 
 fn folder() -> Result<PathBuf, Failure> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
@@ -94,15 +98,29 @@ pub fn install(http: Option<u16>, out: &mut Out) -> Done {
     durable::make_folder(&folder)?;
     let set = |name: &&'static str| Some((*name, std::env::var(name).ok().filter(|v| !v.is_empty())?));
     let variables: Vec<(&str, String)> = Places::VARIABLES.iter().chain([&"PATH"]).filter_map(set).collect();
-    durable::put(&folder, UNIT, service(&std::env::current_exe()?, &variables, http).as_bytes())?;
+    let before = UNITS.map(|name| (name, file::read_small(&folder.join(name), 1 << 16).ok()));
+    durable::put(&folder, UNIT, service(&own_program()?, &variables, http).as_bytes())?;
     durable::put(&folder, SOCKET, socket().as_bytes())?;
     // One that runs holds the lock, or serves what was installed before; no agent notices.
     let cleared = systemctl("daemon-reload", &[]).and_then(|()| systemctl("stop", &UNITS));
-    let started = cleared
-        .and_then(|()| stop_other().map_err(|e| format!("the daemon that runs cannot be stopped: {e}")))
+    if let Err(why) = cleared {
+        // A systemd that nobody can ask starts nothing; what it would read at some later login was not asked for.
+        for (name, text) in before {
+            put_back(&folder, name, text.as_deref())?;
+        }
+        return Err(anyhow::anyhow!("nothing was installed: {why}; {NEXT}").into());
+    }
+    let started = stop_other()
+        .map_err(|e| format!("the daemon that runs cannot be stopped: {e}"))
         .and_then(|()| systemctl("enable", &UNITS))
         .and_then(|()| systemctl("start", &UNITS));
     told(started, "installed", &folder.join(UNIT), "the daemon is installed and started", out)
+}
+
+/// Puts a unit back as it was.
+fn put_back(folder: &Path, name: &str, text: Option<&[u8]>) -> io::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a unit that we wrote")]
+    text.map_or_else(|| std::fs::remove_file(folder.join(name)), |text| durable::put(folder, name, text))
 }
 
 /// Stops a daemon that was started by hand.
@@ -132,6 +150,7 @@ pub fn uninstall(out: &mut Out) -> Done {
         std::fs::remove_file(path)?;
     }
     let stopped = stopped.and_then(|()| systemctl("daemon-reload", &[]));
+    let stopped = stopped.map_err(|why| format!("the units are taken away, but {why}; {NEXT}"));
     told(stopped, "uninstalled", &folder.join(UNIT), "the daemon is taken away; every agent goes on", out)
 }
 
@@ -146,7 +165,7 @@ fn systemctl(verb: &str, units: &[&str]) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "a person asked for a unit")]
     let mut command = Command::new("systemctl");
     command.args(["--user", verb]).args(units).stdin(Stdio::null());
-    let line = format!("systemctl --user {verb} {}", units.join(" "));
+    let line = [&["systemctl", "--user", verb], units].concat().join(" ");
     match command.output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(format!("{line} failed: {}", String::from_utf8_lossy(&output.stderr).trim())),

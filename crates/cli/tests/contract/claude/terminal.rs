@@ -439,7 +439,7 @@ fn asking_which_session_to_go_on_with() {
     assert_eq!(look.rows.iter().map(Row::id).collect::<Vec<_>>(), [before.id()]);
     look.row(before.id()).ended("done");
     assert_eq!(look.unbound.iter().map(|u| &u["pid"]).collect::<Vec<_>>(), [&json!(tui.pid())]);
-    tui.press(Key::Enter);
+    tui.press_away(Key::Enter, "Resume session", DEADLINE);
     stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", before.id());
 }
 

@@ -1,9 +1,12 @@
 //! Codex on a terminal of its own (`--no-daemon`): one process, one thread at a time.
 
+use std::fs;
+
 use lariat_testkit::{
     DEADLINE, Exit, Key, Signal, Terminal,
     agents::{Codex, Daemon},
     record::Store,
+    wait_until,
 };
 use serde_json::Value;
 
@@ -49,7 +52,7 @@ fn leave(tui: &Terminal) {
 /// What the rollout's last total says was used.
 fn total(codex: &Codex<'_>) -> Tokens {
     let [rollout] = codex.rollouts().try_into().expect("one rollout");
-    let all = lines(&std::fs::read_to_string(rollout).expect("a rollout"));
+    let all = lines(&fs::read_to_string(rollout).expect("a rollout"));
     let count = |line: &&Value| line["payload"]["type"] == "token_count";
     let last = all.iter().rfind(count).expect("a count");
     counted(&last["payload"]["info"]["total_token_usage"])
@@ -217,6 +220,28 @@ fn waiting_for_more_rights() {
     stage.agree(&row);
     tui.choose('›', 4, DEADLINE);
     stage.until("idle", "turn over");
+}
+
+#[test]
+fn with_a_model_that_decides_in_a_person_s_place() {
+    let stage = Stage::new("tui-reviewer");
+    let codex = Codex::install(&stage.sandbox, &stage.model);
+    let tui = codex.terminal(Daemon::None, &["-c", "approvals_reviewer=\"auto_review\""]);
+    tui.wait_for_text("gpt-5.1-codex", DEADLINE);
+    // It has a thread of its own from the start, in which nothing is said; and Codex has recorded the shell.
+    let count = |folder: &str| fs::read_dir(codex.store().join(folder)).map_or(0, Iterator::count);
+    wait_until("both threads", DEADLINE, || count("thread-writer-locks") == 3 && count("shell_snapshots") == 1);
+    let row = stage.now().has("status", "starting").held_by(tui.pid());
+    stage.agree(&row);
+    let row = turn(&stage, &tui, "hello").has("native_id", row.id());
+    assert_eq!(stage.now().id(), row.id());
+    tui.submit("ESCALATE TOOL touch made", DEADLINE);
+    tui.wait_for_text("Request denied", DEADLINE);
+    tui.wait_for_text("tool finished", DEADLINE);
+    let row = stage.until("idle", "turn over").held_by(tui.pid()).has("native_id", row.id());
+    stage.agree(&row);
+    leave(&tui);
+    stage.now().ended("done").has("native_id", row.id());
 }
 
 #[test]

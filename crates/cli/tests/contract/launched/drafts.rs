@@ -3,6 +3,7 @@
 use lariat_testkit::{
     DEADLINE,
     agents::{Claude, Codex},
+    terminal::{Size, Terminal},
 };
 use serde_json::Value;
 
@@ -49,4 +50,25 @@ fn a_draft_at_codex_s_prompt_is_sent_with_what_is_sent_and_told() {
     let _codex = Codex::install(&stage.sandbox, &stage.model);
     let launched = launch(&stage, &["codex", "-p", "first words"]);
     is_sent_with_what_is_sent(&stage, &launched);
+}
+
+/// Codex leaves keys that come together with a new size of its terminal unread until the next key.
+#[test]
+fn whoever_types_at_another_size_is_read_at_once() {
+    let stage = Stage::new("sizes");
+    let _codex = Codex::install(&stage.sandbox, &stage.model);
+    let launched = launch(&stage, &["codex", "-p", "first words"]);
+    stage.until("idle", "turn over");
+    let viewer = |rows, cols| {
+        let attach = stage.lariat().args(["attach", handle(&launched)]);
+        Terminal::start(stage.sandbox.world(), &attach, Size { rows, cols })
+    };
+    let viewers = [viewer(45, 140), viewer(40, 120)];
+    for word in (0..10).map(|n| format!("draft{n}")) {
+        for (viewer, side) in viewers.iter().zip(["left", "right"]) {
+            viewer.type_text(&format!("{word}{side} "));
+            viewer.wait_for_text(&format!("{word}{side}"), DEADLINE);
+        }
+    }
+    act(&stage, &["kill", handle(&launched), "--json"]);
 }

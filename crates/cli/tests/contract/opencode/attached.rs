@@ -1,6 +1,7 @@
 //! OpenCode's terminals of a server, and what a person takes back.
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 
 use lariat_testkit::{DEADLINE, Key, Signal, Stdin, agents::OpenCode};
 use serde_json::{Value, json};
@@ -131,4 +132,62 @@ fn what_is_undone_is_no_turn() {
     tui.signal(Signal::KILL);
     tui.wait(DEADLINE);
     stage.now().ended("done");
+}
+
+#[test]
+fn what_the_second_interface_is_asked_is_a_turn() {
+    let stage = Stage::new("second");
+    let opencode = OpenCode::install(&stage.sandbox, &stage.model);
+    let port = free_port();
+    let server = opencode.serve(port);
+    server.wait_for_stdout("listening", DEADLINE);
+    let post = |path: &str, body: &Value| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a server");
+        let body = body.to_string();
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        );
+        stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).expect("a question");
+        // It keeps the connection, so the answer ends with its last brace.
+        let mut told = Vec::new();
+        loop {
+            let mut more = [0; 4096];
+            let count = stream.read(&mut more).expect("an answer");
+            told.extend_from_slice(&more[..count]);
+            let text = String::from_utf8_lossy(&told);
+            let json = text.find('{').zip(text.rfind('}')).map(|(from, to)| &text[from..=to]);
+            match json.and_then(|json| serde_json::from_str::<Value>(json).ok()) {
+                Some(json) => return json,
+                None => assert!(count > 0, "no answer: {text}"),
+            }
+        }
+    };
+    let begin = || {
+        let made = post("/api/session", &json!({"location": {"directory": stage.sandbox.work()}}));
+        made["data"]["id"].as_str().expect("an id").to_owned()
+    };
+    let prompt = |id: &str, text: &str| {
+        let asked = post(&format!("/api/session/{id}/prompt"), &json!({"prompt": {"text": text}}));
+        assert_eq!(asked["data"]["sessionID"], id, "{asked:#}");
+    };
+    let until = |id: &str, status: &str, reason: &str| {
+        stage.until_look(status, |look| look.find(id).filter(|row| row.is(status, reason)).cloned())
+    };
+    let first = begin();
+    prompt(&first, "hello");
+    let row = until(&first, "done", "turn over");
+    assert_eq!((&row.0["prompt"], &row.0["tokens"]["output"]), (&json!("hello"), &json!(7)), "{:#}", row.0);
+    stage.agree_on_reply(&row, "echo: hello");
+    let failed = begin();
+    prompt(&failed, "FAIL 400");
+    until(&failed, "failed", "Provider request failed with HTTP 400");
+    // No line of its log names one, so nothing tells that it runs it.
+    prompt(&first, "HOLD here");
+    stage.model.wait_for_hold("here", DEADLINE);
+    let row = until(&first, "unknown", &format!("cannot tell if it lives: opencode process {}", server.pid()));
+    assert_eq!(row.0["live"], Value::Null);
+    server.signal(Signal::KILL);
+    server.wait(DEADLINE);
+    until(&first, "interrupted", "cut off in the middle of a turn");
 }

@@ -21,20 +21,26 @@ fn where_nothing_is_granted_sessions_are_read_over_http_and_are_unknown() {
         gateway.run(&key);
         gateway.end(&key, "done");
     }
-    gateway.behave(Manner::Afar(200));
-    let seen = list(&sandbox);
-    assert_eq!((seen.code, seen.sessions().len()), (5, 152), "{:#}", seen.json["warnings"]);
-    for row in seen.sessions() {
-        assert_eq!((&row["status"], &row["live"]), (&json!("unknown"), &Value::Null), "{row:#}");
-        let reason = row["reason"].as_str().expect("a reason");
-        assert!(reason.contains("does not say whether a run of it is open"), "{reason}");
+    // One says so when it is greeted, another when it is asked for the list.
+    for (manner, grants) in [
+        (Manner::Afar(200), "grants no operator.read (granted: none)"),
+        (Manner::ForbidsList, "grants no operator.read for sessions.list (MISSING_SCOPE)"),
+    ] {
+        gateway.behave(manner);
+        let seen = list(&sandbox);
+        assert_eq!((seen.code, seen.sessions().len()), (5, 152), "{:#}", seen.json["warnings"]);
+        for row in seen.sessions() {
+            assert_eq!((&row["status"], &row["live"]), (&json!("unknown"), &Value::Null), "{row:#}");
+            let reason = row["reason"].as_str().expect("a reason");
+            assert!(reason.contains("does not say whether a run of it is open"), "{reason}");
+        }
+        let warning = &seen.json["warnings"][0];
+        let error = warning["error"].as_str().expect("text");
+        for words in [grants, "`lariat gateway pair`", "are read over HTTP"] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        assert!(warning["last_ok"].is_string() && !seen.text.contains(TOKEN), "{warning}");
     }
-    let warning = &seen.json["warnings"][0];
-    let error = warning["error"].as_str().expect("text");
-    for words in ["grants no operator.read (granted: none)", "`lariat gateway pair`", "are read over HTTP"] {
-        assert!(error.contains(words), "{words}: {error}");
-    }
-    assert!(warning["last_ok"].is_string() && !seen.text.contains(TOKEN), "{warning}");
     // Nothing is done on that account.
     for verb in ["kill", "stop"] {
         assert_eq!(outcome(&sandbox, &[verb, ONE, "--json"]).1["outcome"], "unknown");
@@ -64,8 +70,24 @@ fn a_device_is_made_when_asked_for_and_never_shown() {
     let text = format!("[[gateway]]\nurl = \"{}\"\ntoken_file = \"token\"\ndevice = \"key\"\n", gateway.url());
     settings(&sandbox, &text);
     let file = sandbox.home().join(".config/lariat/key");
-    expect_silent(&list(&sandbox), "is not there yet");
-    assert!(!file.exists(), "looking makes nothing");
+    // To look, the token is enough where the gateway thinks so.
+    let keyless = |status: &str| {
+        let seen = list(&sandbox);
+        seen.expect(ONE, status, None);
+        let warning = seen.json["warnings"][0]["error"].as_str().expect("text").to_owned();
+        assert!(warning.contains("is not there yet: `lariat gateway pair` makes it"), "{warning}");
+        assert!(!file.exists(), "looking makes nothing");
+        warning
+    };
+    keyless("working");
+    assert_eq!(ask(&sandbox, &["peek", ONE]).code(), 0);
+    gateway.behave(Manner::Afar(200));
+    assert!(keyless("unknown").contains("are read over HTTP"));
+    gateway.behave(Manner::Http(503));
+    assert!(keyless("unknown").contains("HTTP 503"));
+    gateway.behave(Manner::Well);
+    let told = outcome(&sandbox, &["stop", ONE, "--json"]);
+    assert!(told.1.to_string().contains("is not there yet: `lariat gateway pair`"), "{told:?}");
     let told = ask(&sandbox, &["gateway", "pair", "--json"]);
     assert_eq!((told.code(), &told.json()["made"]), (0, &json!(true)), "{told:?}");
     let key = fs::read_to_string(&file).expect("a key");

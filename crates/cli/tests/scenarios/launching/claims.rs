@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use lariat_testkit::{DEADLINE, Lookalike, Signal, wait_until};
-use serde_json::json;
+use lariat_testkit::{DEADLINE, Exit, Lookalike, Signal, wait_until};
+use serde_json::{Value, json};
 
 use super::{alive, launch, pid, with_agents};
 use crate::asking::{ask, id, lariat, list};
 use crate::claude_store::ClaudeStore;
+use crate::worktrees::layer;
 
 #[test]
 fn s36_of_two_launches_in_one_directory_one_wins() {
@@ -26,6 +27,25 @@ fn s36_of_two_launches_in_one_directory_one_wins() {
     assert_eq!(codes.iter().filter(|c| **c == 0).count(), 1, "{codes:?}");
     assert_eq!(codes.iter().filter(|c| **c == 3).count(), 3, "{codes:?}");
     assert_eq!(list(&sandbox).sessions().len(), 1);
+    // All was ready before it was refused.
+    let folders = fs::read_dir(sandbox.state_dir().join("lariat/sessions")).expect("records").count();
+    let shims = sandbox.processes().into_iter().filter(|p| p.comm == "lariat-shim").count();
+    assert_eq!((folders, shims), (1, 1), "of one, and nothing of the others");
+}
+
+#[test]
+fn of_a_launch_that_was_killed_while_it_looked_only_its_folder_is_left_and_goes() {
+    let sandbox = with_agents("unborn");
+    let died = sandbox.world().run(&lariat(&sandbox, &["launch", "claude"]).env("LARIAT_DIE_AT", "launch.claimed"));
+    assert_eq!(died.exit, Exit::Signal(9), "built without --features lariat/pause-points");
+    wait_until("its shim has left", DEADLINE, || !sandbox.processes().iter().any(|p| p.comm == "lariat-shim"));
+    assert_eq!(list(&sandbox).sessions().len(), 0);
+    let folders = || fs::read_dir(sandbox.state_dir().join("lariat/sessions")).expect("records").count();
+    ask(&sandbox, &["gc", "--yes"]).expect_success();
+    assert_eq!(folders(), 1, "not before its time");
+    ask(&sandbox, &["gc", "--yes", "--retain", "0s"]).expect_success();
+    assert_eq!(folders(), 0);
+    launch(&sandbox, &["claude"]);
 }
 
 #[test]
@@ -51,6 +71,10 @@ fn a_directory_that_was_moved_is_still_held() {
     drop(claude.register(&agent, &id(1)).with("cwd", json!(before)).says("busy"));
     fs::rename(&before, &after).expect("it is moved");
     let there = after.to_str().expect("UTF-8");
+    let refused = ask(&sandbox, &["launch", "claude", "--cwd", there]);
+    assert!(refused.code() == 3 && refused.stderr.contains(there), "{refused:?}");
+    // Also where another directory is called by now what that was called.
+    fs::create_dir(&before).expect("another directory");
     let refused = ask(&sandbox, &["launch", "claude", "--cwd", there]);
     assert!(refused.code() == 3 && refused.stderr.contains(there), "{refused:?}");
     // A server stands anywhere: where its session worked is gone, and was not moved to where that stands.
@@ -90,6 +114,80 @@ fn a_lock_on_a_directory_that_is_gone_is_given_up_by_any_of_its_names() {
         fs::remove_dir(sandbox.work().join("gone")).expect("it was there");
         ask(&sandbox, &["unlock", name]).expect_success();
         assert_eq!(ask(&sandbox, &["locks", "--json"]).json()["locks"], json!([]));
+    }
+}
+
+#[test]
+fn a_lock_is_on_the_directory_that_was_locked_and_not_on_one_that_got_its_inode() {
+    let sandbox = with_agents("inode");
+    let (first, second) = (sandbox.project("first"), sandbox.project("second"));
+    let paths = [&first, &second].map(|p| p.to_str().expect("UTF-8").to_owned());
+    let [first, second] = &paths;
+    ask(&sandbox, &["lock", first, "--by", "ann"]).expect_success();
+    let claims = sandbox.state_dir().join("lariat/claims");
+    let path = fs::read_dir(&claims).expect("claims").next().expect("one").expect("one").path();
+    let claim: Value = serde_json::from_slice(&fs::read(&path).expect("a claim")).expect("a record");
+    let is_held = |claim: &Value| {
+        fs::write(&path, claim.to_string()).expect("a claim");
+        ask(&sandbox, &["lock", second, "--by", "ben"]).code() == 3
+    };
+    // It was moved: the second is what was called the first.
+    let place: Vec<u64> = {
+        use std::os::unix::fs::MetadataExt as _;
+        fs::metadata(second).map(|m| vec![m.dev(), m.ino()]).expect("a directory")
+    };
+    let mut moved = claim.clone();
+    moved["place"] = json!(place);
+    assert!(claim["born"].is_i64(), "{claim}");
+    assert!(!is_held(&moved), "the first is gone, and the second, made at another moment, has its inode");
+    ask(&sandbox, &["unlock", second]).expect_success();
+    moved.as_object_mut().expect("an object").remove("born");
+    assert!(is_held(&moved), "of older records nobody can tell");
+    // The next start of the machine may give the device another number.
+    let mut counted = claim.clone();
+    counted["place"][0] = json!(place[0] + 1);
+    fs::remove_file(&path).expect("a claim");
+    let path = claims.join(format!("{}-{}.json", counted["place"][0], counted["place"][1]));
+    fs::write(path, counted.to_string()).expect("a claim");
+    assert_eq!(ask(&sandbox, &["lock", first, "--by", "ben"]).code(), 3);
+    assert_eq!(ask(&sandbox, &["unlock", second]).code(), 2);
+    // Locked again it is locked once.
+    ask(&sandbox, &["lock", first, "--by", "ann"]).expect_success();
+    ask(&sandbox, &["unlock", first]).expect_success();
+    assert_eq!(ask(&sandbox, &["locks", "--json"]).json()["locks"], json!([]));
+}
+
+#[test]
+fn a_lock_in_a_file_system_of_layers_outlives_the_first_file_that_is_made_there() {
+    let sandbox = with_agents("layered-lock");
+    let place = sandbox.project("place");
+    let name = place.to_str().expect("UTF-8");
+    layer(&sandbox, &sandbox.home().join("work"));
+    ask(&sandbox, &["lock", name, "--by", "ann"]).expect_success();
+    sandbox.run(["touch", &format!("{name}/file")]).expect_success();
+    let refused = ask(&sandbox, &["launch", "claude", "--cwd", name]);
+    assert!(refused.code() == 3 && refused.stderr.contains("ann"), "{refused:?}");
+}
+
+#[test]
+fn what_is_given_up_is_the_lock_on_what_is_called_so_now() {
+    let sandbox = with_agents("renamed-lock");
+    let place = sandbox.root().join("place");
+    let name = place.to_str().expect("UTF-8");
+    // Many, for they are found in no order.
+    let moved: Vec<_> = (0..12).map(|n| sandbox.root().join(format!("moved{n}"))).collect();
+    for moved in &moved {
+        fs::create_dir(&place).expect("a directory");
+        ask(&sandbox, &["lock", name, "--by", "ann"]).expect_success();
+        fs::rename(&place, moved).expect("it is moved");
+    }
+    fs::create_dir(&place).expect("another directory");
+    ask(&sandbox, &["lock", name, "--by", "ben"]).expect_success();
+    let told = ask(&sandbox, &["unlock", name, "--json"]);
+    assert_eq!((told.code(), &told.json()["by"]), (0, &json!("ben")), "{told:?}");
+    for moved in moved {
+        let told = ask(&sandbox, &["lock", moved.to_str().expect("UTF-8"), "--by", "eve"]);
+        assert!(told.code() == 3 && told.stderr.contains("ann"), "it is held still: {told:?}");
     }
 }
 

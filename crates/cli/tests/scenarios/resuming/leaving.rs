@@ -26,6 +26,8 @@ impl Leaving {
         let told = stage.sandbox.spawn(&order.env("LARIAT_POINTS", &passed)).output(DEADLINE).json();
         let leaving = Leaving { launched: Launched { told, cwd }, stage, gate, passed };
         leaving.stage.until(&leaving.launched, "working");
+        // Until its server is one, that is a copy of the agent.
+        wait_until("its server runs", DEADLINE, || leaving.servers() == 1);
         let row = list(&leaving.stage.sandbox).session(leaving.launched.id()).clone();
         let all = leaving.stage.sandbox.processes();
         all.iter().find(|p| row["pid"] == i64::from(p.pid)).expect("it lives").signal(Signal::KILL);

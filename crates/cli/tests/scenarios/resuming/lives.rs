@@ -3,8 +3,9 @@
 use lariat_testkit::{DEADLINE, Exit, Signal, wait_until};
 use serde_json::Value;
 
-use super::{Launched, Stage};
+use super::{Launched, Stage, hold};
 use crate::asking::{id, list};
+use crate::claude_store::ClaudeStore;
 use crate::moment::{iso, now};
 
 impl Stage {
@@ -119,5 +120,45 @@ fn an_end_of_which_nobody_knows_how_it_came_is_none_of_its_own() {
     seen.expect(launched.id(), "interrupted", None);
     assert_eq!(seen.session(launched.id())["restorable"], true);
     stage.act(&["restore", "--yes"]);
+    stage.until(&launched, "working");
+}
+
+#[test]
+fn a_copy_that_is_refused_leaves_nothing() {
+    let stage = Stage::new("life-copied");
+    let launched = stage.launch("a", &[]);
+    let refused = stage.ask(&["fork", launched.handle()]);
+    assert_eq!(refused.code(), 3, "{refused:?}");
+    let folders = std::fs::read_dir(stage.sandbox.state_dir().join("lariat/sessions")).expect("sessions");
+    let names: Vec<_> = folders.map(|entry| entry.expect("a folder").file_name()).collect();
+    assert_eq!(names, [launched.handle()]);
+    let plan = stage.act(&["gc", "--retain", "0s"]);
+    assert_eq!(plan["records"], serde_json::json!([]), "{plan}");
+}
+
+#[test]
+fn one_that_has_said_nothing_yet_is_not_copied_and_that_is_said_of_it() {
+    let stage = Stage::new("life-mute");
+    let agent = stage.sandbox.lookalike("claude", &[]);
+    let one = id(1);
+    drop(ClaudeStore::of(&stage.sandbox).register(&agent, &one).says("idle"));
+    let told = stage.ask(&["fork", &one, "--force"]);
+    assert_eq!(told.code(), 2, "{told:?}");
+    assert!(told.stderr.contains(&one) && told.stderr.contains("say something to it first"), "{told:?}");
+}
+
+#[test]
+fn what_a_person_stopped_and_takes_up_again_is_at_no_moment_cut_off() {
+    let stage = Stage::new("life-taken-up");
+    let launched = stage.launch("a", &[]);
+    stage.act(&["kill", launched.handle()]);
+    list(&stage.sandbox).expect(launched.id(), "stopped", None);
+    // It is wanted again, and how it ended before is still on record.
+    let resuming = hold(&stage.sandbox, &["resume", launched.handle(), "--json"], "launch.wished");
+    let seen = list(&stage.sandbox);
+    seen.expect(launched.id(), "starting", None);
+    assert_eq!(seen.session(launched.id())["restorable"], false);
+    assert_eq!(stage.act(&["restore"])["restore"], serde_json::json!([]));
+    resuming.go_on();
     stage.until(&launched, "working");
 }
