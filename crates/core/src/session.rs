@@ -119,6 +119,9 @@ pub struct Session {
     /// The id that it has besides: two adapters see it, and the other one calls it so.
     #[serde(skip)]
     pub also: Option<Untrusted>,
+    /// Whose transcript that is, where it is not its own agent's.
+    #[serde(skip)]
+    pub teller: Option<&'static str>,
 }
 
 impl Session {
@@ -128,6 +131,11 @@ impl Session {
             Some(host) if self.elsewhere => format!("{host}:{}", self.id.raw()).into(),
             _ => self.id.clone(),
         }
+    }
+
+    /// The agent whose adapter reads its transcript.
+    pub fn teller(&self) -> &'static str {
+        self.teller.unwrap_or(self.agent)
     }
 
     /// Whether it is the session of this id, whichever of two adapters calls it so.

@@ -47,6 +47,7 @@ pub fn session(id: &'static str, status: Status, reason: &'static str) -> Box<Se
         shared: false,
         elsewhere: false,
         also: None,
+        teller: None,
     })
 }
 

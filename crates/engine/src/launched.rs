@@ -24,6 +24,7 @@ use lariat_sys::tree::House;
 use lariat_sys::{clock, file};
 use serde::{Deserialize, Serialize};
 
+use crate::acp;
 use crate::after::{self, After};
 use crate::ask;
 use crate::records::{self, Wishes, of_each};
@@ -102,6 +103,8 @@ pub struct All {
     by_process: HashMap<(u32, u64), String>,
     /// Those whose id is not known yet.
     pub without_id: Vec<Launched>,
+    /// The native ids of those whose connection lariat owns: their agents' own stores tell of them, too.
+    pub owned: HashSet<String>,
     /// What could not be read.
     pub warnings: Vec<Warning>,
     /// Folders of which nothing is known: somebody launched from there may be anywhere.
@@ -134,6 +137,7 @@ impl All {
                 Ok(Some(launched)) => match &launched.record.native_id {
                     Some(native) => {
                         let id = format!("{}:{native}", launched.record.agent);
+                        all.owned.extend(acp::is_owned(&launched.record.agent).then(|| native.clone()));
                         // Agents choose ids, and one may choose the same again: the last run has it.
                         let began = |l: &Launched| l.shim.as_ref().map(|s| s.started_at);
                         if all.by_id.get(&id).is_some_and(|other| began(other) > began(&launched)) {

@@ -199,7 +199,8 @@ impl Shared {
         let id = session.id.raw();
         let asked = self.known.wishes.by_id.contains_key(id)
             || self.known.wishes.labels.contains_key(id)
-            || self.known.launched.by_id.contains_key(id);
+            || self.known.launched.by_id.contains_key(id)
+            || self.known.launched.owned.contains(session.native_id.raw());
         let plain = session.live == Some(false) && session.status.ended() && session.pid.is_none();
         let ours = session.handle.is_some() || session.group.is_some() || session.host.is_some() || session.restorable;
         if asked || !plain || ours || is_owned(agent) {
@@ -354,7 +355,7 @@ fn answer(question: Question, write: Option<Write>) -> (Answer, Arc<Known>) {
     answer.unhinted |= shared.known.launched.by_id.values().any(|l| l.may_not_have_begun(now));
     shared.add_unrecorded(&mut answer, &unread);
     answer.untold.extend(unread.into_keys());
-    one_row::of_both(&mut answer, (*shared.table).as_ref().ok());
+    one_row::of_both(&mut answer, &known.launched, (*shared.table).as_ref().ok());
     // One process, one row: whom its shim has tied to a session is not without one.
     let Listing { sessions, unbound, .. } = &mut answer.listing;
     unbound.retain(|u| !sessions.iter().any(|s| s.pid == Some(u.pid)));
@@ -489,6 +490,7 @@ pub(crate) fn session(agent: &'static str, id: String, s: Sighting, wish: Option
         shared: s.shared,
         elsewhere: false,
         also: None,
+        teller: None,
     });
     if let Some(wish) = wish.filter(|w| is_unfinished(w, &session)) {
         let asked = wish.intent.at.age(now);

@@ -101,7 +101,7 @@ pub struct Page {
 pub fn page(session: &Session, places: &Places, before: Option<u64>, limit: usize) -> Result<Page, String> {
     // What a tool gave stands after its call, and maybe after that place.
     const RESULTS: u64 = 256 << 10;
-    let adapter = adapter(session.agent).map_err(|e| e.to_string())?;
+    let adapter = adapter(session.teller()).map_err(|e| e.to_string())?;
     let earlier = |s: &Said| before.is_none_or(|place| s.place < place);
     let enough = |said: &[Said]| said.iter().filter(|s| earlier(s)).count() > limit;
     let (mut said, mut more) = match (&session.transcript, adapter.remote()) {

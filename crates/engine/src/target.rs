@@ -136,6 +136,7 @@ mod tests {
             shared: false,
             elsewhere: false,
             also: None,
+            teller: None,
         })
     }
 

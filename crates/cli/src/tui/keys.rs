@@ -487,6 +487,7 @@ mod tests {
             shared: false,
             elsewhere: false,
             also: None,
+            teller: None,
         }
     }
 

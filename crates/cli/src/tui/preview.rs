@@ -145,9 +145,9 @@ fn look(places: &Places, wanted: &Wanted, standing: &mut Standing, drawn: &mut O
             Some(What::Not(format!("it is on another machine: `lariat peek {id}` asks there, Enter attaches")))
         }
         Wanted::Talk(session) => {
-            watch(session.transcript.as_ref().map(|t| peek::stirs(session.agent, t)));
+            watch(session.transcript.as_ref().map(|t| peek::stirs(session.teller(), t)));
             let said = match &session.transcript {
-                Some(transcript) => peek::last_replies(session.agent, places, transcript, REPLIES)
+                Some(transcript) => peek::last_replies(session.teller(), places, transcript, REPLIES)
                     .map(|talk| talk.said)
                     .map_err(|e| format!("its transcript could not be read: {e}")),
                 None => peek::last_replies_of_gateway(session, places, REPLIES).unwrap_or(Ok(Vec::new())),

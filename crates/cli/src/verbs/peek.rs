@@ -73,7 +73,7 @@ pub fn run(args: &args::Peek, common: &Common, out: &mut Out) -> Done {
     let Some(transcript) = session.transcript.as_deref() else {
         return without_transcript(args, session, &answer, common, out);
     };
-    let talk = peek::last_replies(session.agent, &places, transcript, args.replies.into())
+    let talk = peek::last_replies(session.teller(), &places, transcript, args.replies.into())
         .map_err(|e| anyhow::anyhow!("reading {}: {e}", Untrusted::new(transcript.to_string_lossy()).row()))?;
     show(session, answer.listing.at, &talk.said, out)?;
     out.flush()?;
@@ -219,11 +219,11 @@ fn follow_gateway(session: &Session, shown: Option<&Said>, common: &Common, out:
 fn follow(session: &Session, transcript: &std::path::Path, mut offset: u64, out: &mut Out) -> Done {
     loop {
         let mut watch = Watch::new();
-        watch.path(&peek::stirs(session.agent, transcript));
+        watch.path(&peek::stirs(session.teller(), transcript));
         session.pid.into_iter().for_each(|pid| watch.process(pid));
         let same = |p: lariat_sys::scan::Process| Some(p.start) == session.start;
         let ended = session.pid.is_none_or(|pid| lariat_sys::scan::look(pid).is_ok_and(|p| !p.is_some_and(same)));
-        let more = peek::since(session.agent, transcript, offset)?;
+        let more = peek::since(session.teller(), transcript, offset)?;
         for said in &more.said {
             if out.json {
                 out.json(&Message::from(said))?;

@@ -11,6 +11,7 @@ use crate::asking::{id, lariat, list};
 use crate::claude_store::ClaudeStore;
 use crate::codex_store::CodexStore;
 use crate::gemini_store::{GeminiStore, gemini};
+use crate::moment::now;
 
 #[test]
 fn each_turn_ends_as_the_agent_says() {
@@ -301,4 +302,59 @@ fn what_was_ended_where_its_own_program_had_it_open_is_not_brought_back() {
     let restored = stage.act(&["restore", "--yes"]);
     assert_eq!(restored["restore"], json!([]), "{restored:#}");
     assert_eq!(stage.agents(), [0; 0], "nothing was started");
+}
+
+#[test]
+fn what_was_done_in_it_elsewhere_since_is_told_and_it_is_not_brought_back() {
+    let stage = Stage::new("acp-gone-on");
+    let sandbox = &stage.sandbox;
+    let launched = stage.launch(&["acp:scripted", "-p", "HOLD pipe"]);
+    stage.until(&launched, "working", "");
+    stage.kill_owner(&launched);
+    stage.until(&launched, "interrupted", "by signal 9");
+    stage.nothing_is_left();
+    // What its agent stored of that life completes the row.
+    let store = GeminiStore::of(sandbox);
+    let chat = store.session(launched.id()).asked("HOLD pipe");
+    let row = || {
+        let brief = stage.act(&["status", launched.handle()]);
+        let listed = list(sandbox).session(launched.id()).clone();
+        for key in ["id", "status", "reason", "restorable", "tokens", "model", "exit"] {
+            assert_eq!(brief[key], listed[key], "{key}");
+        }
+        listed
+    };
+    let told = |keys: [&str; 4]| keys.map(|key| row()[key].clone());
+    let wanted = [json!("interrupted"), json!(true), json!({"signal": 9}), Value::Null];
+    assert_eq!(told(["status", "restorable", "exit", "model"]), wanted);
+
+    let chat = chat.at(now() + 60_000).asked("go on").answered("gone on");
+    let wanted = [json!("done"), json!(false), Value::Null, json!("gemini-2.5-flash")];
+    assert_eq!(told(["status", "restorable", "exit", "model"]), wanted, "{:#}", row());
+    assert_eq!(told(["id", "handle", "agent", "live"])[..2], [launched.0["id"].clone(), launched.0["handle"].clone()]);
+    assert_eq!(row()["tokens"]["input"], 420, "{:#}", row());
+    assert_eq!(stage.reply(&launched), "gone on");
+    assert_eq!(stage.act(&["restore"])["restore"], json!([]));
+    drop(chat);
+    let again = Launched(stage.act(&["resume", launched.handle(), "and now"]));
+    assert_eq!((again.id(), again.handle()), (launched.id(), launched.handle()));
+    stage.until(&launched, "idle", "turn over");
+    assert_eq!(stage.reply(&launched), "echo: and now");
+}
+
+#[test]
+fn a_turn_that_failed_is_a_failure_whatever_the_agent_tells_its_client() {
+    let stage = Stage::new("acp-hidden");
+    let launched = stage.launch(&["acp:scripted", "--headless", "-p", "hello"]);
+    stage.until(&launched, "done", "turn over");
+    stage.nothing_is_left();
+    drop(GeminiStore::of(&stage.sandbox).session(launched.id()).asked("hello").noted("error", "no such model"));
+    let row = stage.until(&launched, "failed", "no such model");
+    assert_eq!((&row["id"], &row["exit"]), (&launched.0["id"], &json!({"code": 0})), "{row:#}");
+    let role = |fact: &str| {
+        let all = row["because"].as_array().expect("observations");
+        all.iter().find(|o| o["fact"].as_str().is_some_and(|f| f.contains(fact))).map(|o| o["role"].clone())
+    };
+    assert_eq!((role("no such model"), role("turn over, answered")), (Some(json!("decided")), Some(json!("disagreed"))));
+    assert_eq!(stage.ask(&["wait", launched.handle()]).code(), 1);
 }

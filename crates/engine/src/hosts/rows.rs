@@ -164,6 +164,7 @@ fn session(host: &Host, row: &Value) -> Option<Box<Session>> {
         shared: false,
         elsewhere: true,
         also: None,
+        teller: None,
     }))
 }
 
