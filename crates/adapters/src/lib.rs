@@ -360,10 +360,15 @@ pub fn new_uuid() -> io::Result<String> {
     let mut bytes = [0u8; 16];
     #[expect(clippy::disallowed_methods, reason = "the kernel's source of randomness")]
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
+    Ok(uuid(bytes, 4))
+}
+
+/// These bytes as a UUID, of this version.
+fn uuid(mut bytes: [u8; 16], version: u8) -> String {
+    bytes[6] = bytes[6] & 0x0f | version << 4;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 /// Every adapter.

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lariat_adapters::look::Scope;
+use lariat_adapters::remote::Unsent;
 use lariat_adapters::talk::Speaker;
 use lariat_core::time::lasting;
 use lariat_core::{Session, State, Status, Time, Untrusted};
@@ -94,6 +95,9 @@ pub enum SendError {
     /// Its gateway did not take it.
     #[error("{0}")]
     Gateway(String),
+    /// It was sent, and its gateway did not answer.
+    #[error("it was sent, and whether it arrived is not known: {0}; `lariat peek` shows that: look before you send it again")]
+    Untold(String),
     /// Whoever owns its connection would not take it.
     #[error("{0}")]
     Refused(String),
@@ -222,13 +226,23 @@ struct Begun {
 
 /// Gives a session that a gateway runs its next message; returns when the gateway
 /// has started a run of it. `None` if no gateway runs it.
-pub fn through_gateway(question: &Question, session: &Session, text: &str) -> Option<Result<(), SendError>> {
+pub fn through_gateway(
+    question: &Question,
+    session: &Session,
+    message: &Message<'_>,
+) -> Option<Result<(), SendError>> {
     let remote = lariat_adapters::named(session.agent)?.remote()?;
     Some(match (session.live, session.status) {
         (Some(true), Status::Waiting) => Err(SendError::Blocked(session.reason.row())),
         (Some(true), status) => Err(SendError::Busy(status.word())),
         (None, _) => Err(SendError::Gateway(format!("nothing was sent: {}", session.reason.row()))),
-        (Some(false), _) => remote.send(&question.places, session.native_id.raw(), text).map_err(SendError::Gateway),
+        (Some(false), _) => {
+            let sent = remote.send(&question.places, session.native_id.raw(), message.text, message.key);
+            sent.map_err(|unsent| match unsent {
+                Unsent::Not(why) => SendError::Gateway(why),
+                Unsent::Untold(why) => SendError::Untold(why),
+            })
+        }
     })
 }
 

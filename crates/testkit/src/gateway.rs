@@ -6,7 +6,7 @@
 //! does so until the client leaves.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -67,6 +67,8 @@ pub enum Manner {
     NoList(Value),
     /// It sends a hundred events before each answer.
     Chatty,
+    /// It takes a message, and hangs up instead of saying so.
+    TakesInSilence,
     /// It does not tell what questions there are: it refuses that with this code, or without one never answers.
     NoQuestions(&'static str),
 }
@@ -95,6 +97,8 @@ struct State {
     plugins: Vec<Value>,
     questions: Vec<Value>,
     messages: HashMap<String, Vec<Value>>,
+    /// Messages that it knows, by what they are known by.
+    taken: HashSet<String>,
     calls: Vec<(String, Value)>,
     closing: bool,
 }
@@ -149,6 +153,7 @@ impl Gateway {
             plugins: Vec::new(),
             questions: Vec::new(),
             messages: HashMap::new(),
+            taken: HashSet::new(),
             calls: Vec::new(),
             closing: false,
         }));
@@ -395,6 +400,9 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Served {
         } else {
             answer(&manner, method, params, shared)
         };
+        if method == "chat.send" && manner == Manner::TakesInSilence {
+            return Ok(());
+        }
         let refused = answer.is_err();
         let frame = match answer {
             Ok(payload) => json!({"type": "res", "id": request["id"], "ok": true, "payload": payload}),
@@ -545,6 +553,9 @@ fn answer(manner: &Manner, method: &str, params: &Value, shared: &Shared) -> Res
         }
         "chat.send" => {
             let (key, message) = (text("sessionKey"), json!({"role": "user", "content": text("message")}));
+            if !state.taken.insert(text("idempotencyKey")) {
+                return Ok(json!({"runId": params["idempotencyKey"], "status": "ok"}));
+            }
             state.messages.entry(key.clone()).or_default().push(message);
             if let Some(session) = state.sessions.iter_mut().find(|s| s["key"] == key) {
                 begin(session);

@@ -25,9 +25,10 @@ use std::time::{Duration, Instant};
 
 use lariat_core::{Time, Untrusted, Warning};
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use crate::look::{Look, Places, Report};
-use crate::remote::{Remote, Standing};
+use crate::remote::{Remote, Standing, Unsent};
 use crate::settings::{Gateway, Settings};
 use crate::talk::{Language, Said};
 use crate::{Adapter, Ask, Plan};
@@ -228,6 +229,14 @@ fn known(line: &mut Line<'_>, key: &str) -> Result<Row, String> {
     rows::all(line, &|| ())?.remove(key).ok_or_else(|| "it does not know this session any more".into())
 }
 
+/// What a message of this key is known by: the same for the same, in one session.
+fn uuid_of(native_id: &str, key: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest([native_id, "\0", key].concat()).into();
+    let mut first = [0; 16];
+    first.copy_from_slice(&hash[..16]);
+    crate::uuid(first, 8)
+}
+
 /// What a gateway says to this client's device.
 pub struct Paired {
     /// The gateway, as a person knows it.
@@ -304,19 +313,29 @@ impl Remote for OpenClaw {
         }
     }
 
-    fn send(&self, places: &Places, native_id: &str, text: &str) -> Result<(), String> {
-        let once = crate::new_uuid().map_err(|e| format!("no random number: {e}"))?;
-        on_line(places, native_id, &[READ, WRITE], |line, row| {
+    fn send(&self, places: &Places, native_id: &str, text: &str, key: Option<&str>) -> Result<(), Unsent> {
+        let once = match key {
+            Some(key) => Ok(uuid_of(native_id, key)),
+            None => crate::new_uuid().map_err(|e| Unsent::Not(format!("no random number: {e}"))),
+        }?;
+        let untold = on_line(places, native_id, &[READ, WRITE], |line, row| {
             if row.live != Some(false) {
                 return Err("a run of it is open by now; nothing was sent".into());
             }
             let params = json!({"sessionKey": row.key, "message": text, "idempotencyKey": once});
-            let status = line.call("chat.send", &params, |sent| sent.get("status").str().map(str::to_owned))?;
-            match status.as_deref() {
-                Some("started") => Ok(()),
-                other => Err(format!("it took the message and started no run ({})", other.unwrap_or("no status"))),
+            match line.call("chat.send", &params, |sent| sent.get("status").str().map(str::to_owned)) {
+                Ok(Some(status)) if status == "started" => Ok(None),
+                // It knows that message: it was said before, under the same key.
+                Ok(Some(status)) if key.is_some() && matches!(status.as_str(), "ok" | "in_flight") => Ok(None),
+                Ok(status) => {
+                    let status = status.as_deref().unwrap_or("no status");
+                    Err(format!("it took the message and started no run ({status})"))
+                }
+                Err(why) if line.refused().is_none() => Ok(Some(why)),
+                Err(why) => Err(why),
             }
-        })
+        });
+        untold.map_err(Unsent::Not)?.map_or(Ok(()), |why| Err(Unsent::Untold(why)))
     }
 
     fn run(&self, places: &Places, native_id: &str) -> Result<Option<String>, String> {

@@ -143,6 +143,12 @@ fn a_gateway_through_all_its_states() {
     let said = run(&stage, &["send", &one, "well again", "--wait"]);
     assert_eq!(said.code(), 0, "{said:?}");
     assert!(said.stdout.contains("well again"), "{said:?}");
+    for _ in 0..2 {
+        let sent = run(&stage, &["send", &one, "only once", "--key", "k", "--wait", "--json"]);
+        assert_eq!((sent.code(), &sent.json()["outcome"]), (0, &json!("sent")), "{sent:?}");
+    }
+    let heard = stage.model.prompts().iter().filter(|prompt| prompt.ends_with("only once")).count();
+    assert_eq!(heard, 1, "{:?}", stage.model.prompts());
 
     // Ended through lariat, and by another client.
     hold(&stage, &one, "second");

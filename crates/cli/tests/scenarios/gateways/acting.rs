@@ -180,6 +180,32 @@ fn peek_send_and_wait_through_the_gateway() {
 }
 
 #[test]
+fn what_was_not_answered_may_have_arrived_and_the_same_key_says_it_once() {
+    let (sandbox, gateway) = stage("gateway-once");
+    gateway.put(row(ONE));
+    let send = |key: &str| {
+        let (code, told) = outcome(&sandbox, &["send", ONE, "go", "on", "--key", key, "--json"]);
+        (code, told["outcome"].as_str().expect("an outcome").to_owned(), told["reason"].to_string())
+    };
+    gateway.behave(Manner::TakesInSilence);
+    let (code, outcome, reason) = send("once");
+    assert_eq!((code, outcome.as_str()), (4, "stalled"), "{reason}");
+    assert!(reason.contains("whether it arrived is not known"), "{reason}");
+    gateway.behave(Manner::Well);
+    list(&sandbox).expect(ONE, "working", None);
+    gateway.end(ONE, "done");
+    assert_eq!(send("once").1, "sent");
+    list(&sandbox).expect(ONE, "done", None);
+    assert_eq!(send("another").1, "sent");
+    list(&sandbox).expect(ONE, "working", None);
+    // What never went out did not arrive.
+    gateway.end(ONE, "done");
+    list(&sandbox);
+    gateway.behave(Manner::Http(503));
+    assert_eq!((send("later").1.as_str(), gateway.asked("chat.send").len()), ("unknown", 3));
+}
+
+#[test]
 fn what_a_gateway_s_session_says_is_followed_until_its_run_is_over() {
     let (sandbox, gateway) = stage("gateway-follow");
     let answer = |text: &str| gateway.say(ONE, json!({"role": "assistant", "content": text, "timestamp": now()}));
