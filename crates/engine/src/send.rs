@@ -96,7 +96,9 @@ pub enum SendError {
     #[error("{0}")]
     Gateway(String),
     /// It was sent, and its gateway did not answer.
-    #[error("it was sent, and whether it arrived is not known: {0}; `lariat peek` shows that: look before you send it again")]
+    #[error(
+        "it was sent, and whether it arrived is not known: {0}; `lariat peek` shows that: look before you send it again"
+    )]
     Untold(String),
     /// Whoever owns its connection would not take it.
     #[error("{0}")]
@@ -226,11 +228,7 @@ struct Begun {
 
 /// Gives a session that a gateway runs its next message; returns when the gateway
 /// has started a run of it. `None` if no gateway runs it.
-pub fn through_gateway(
-    question: &Question,
-    session: &Session,
-    message: &Message<'_>,
-) -> Option<Result<(), SendError>> {
+pub fn through_gateway(question: &Question, session: &Session, message: &Message<'_>) -> Option<Result<(), SendError>> {
     let remote = lariat_adapters::named(session.agent)?.remote()?;
     Some(match (session.live, session.status) {
         (Some(true), Status::Waiting) => Err(SendError::Blocked(session.reason.row())),

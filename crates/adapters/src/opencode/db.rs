@@ -17,8 +17,8 @@ use crate::look::Look;
 
 /// How far up a session is followed to the one it works for.
 const DEEPEST: usize = 16;
-/// Which sessions work for no other one that is stored.
-const TOP: &str = "(parent_id IS NULL OR parent_id NOT IN (SELECT id FROM session))";
+/// Which sessions work for no other one that is stored. (Nothing is NOT IN a list with a NULL.)
+const TOP: &str = "(parent_id IS NULL OR parent_id NOT IN (SELECT id FROM session WHERE id IS NOT NULL))";
 /// How much of a prompt is kept.
 const LONGEST: usize = 4000;
 
@@ -225,7 +225,7 @@ impl Db {
         let tokens = || {
             Some(Tokens {
                 input: count(4)?,
-                output: count(5)?.saturating_add(count(6).unwrap_or(0)),
+                output: count(5)?.saturating_add(count(6)?),
                 cache_read: count(7)?,
                 cache_write: count(8)?,
             })
@@ -252,9 +252,8 @@ impl Db {
         if let Err(e) = self.turn(&id, undone.as_deref(), &mut stored) {
             stored.stand = Stand::Unread(why(&e));
         }
-        match self.prompt(&id) {
-            Ok(prompt) => stored.prompt = prompt,
-            Err(e) => stored.problem = Some(why(&e)),
+        if let Err(e) = self.prompt(&id, &mut stored) {
+            stored.problem = Some(why(&e));
         }
         if self.second
             && let Err(e) = second::add(&self.connection, &id, &mut stored)
@@ -302,7 +301,7 @@ impl Db {
         while let Some(row) = parts.next()? {
             stored.updated = stored.updated.max(moment(row, 0).unwrap_or(0));
             let part = record::part(row.get_ref(1)?.as_bytes().unwrap_or_default(), 600);
-            let Ok(part) = part else {
+            let Some(part) = part.map_err(|why| stored.problem = Some(why)).ok() else {
                 mute = false;
                 continue;
             };
@@ -353,7 +352,7 @@ impl Db {
     }
 
     /// What a person asked first. Before that they may have run a command, of which OpenCode says so itself.
-    fn prompt(&self, id: &str) -> rusqlite::Result<Option<String>> {
+    fn prompt(&self, id: &str, stored: &mut Stored) -> rusqlite::Result<()> {
         let first = "SELECT id, data FROM message WHERE session_id = ?1 ORDER BY time_created, id LIMIT 8";
         let mut asked = self.connection.prepare_cached(first)?;
         let mut messages = asked.query([id])?;
@@ -366,13 +365,15 @@ impl Db {
             let mut asked = self.connection.prepare_cached(parts)?;
             let mut rows = asked.query([text(row, 0)])?;
             while let Some(row) = rows.next()? {
-                let Ok(part) = record::part(row.get_ref(0)?.as_bytes().unwrap_or_default(), LONGEST) else { continue };
-                if let Some(said) = record::spoken(part.root()) {
-                    return Ok(Some(said.to_owned()));
+                let part = record::part(row.get_ref(0)?.as_bytes().unwrap_or_default(), LONGEST);
+                let Some(part) = part.map_err(|why| stored.problem = Some(why)).ok() else { continue };
+                stored.prompt = record::spoken(part.root()).map(str::to_owned);
+                if stored.prompt.is_some() {
+                    return Ok(());
                 }
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// The message from which on a person has undone what was said in a session.

@@ -69,6 +69,7 @@ pub fn why(error: &rusqlite::Error) -> String {
         {
             "the database is locked".into()
         }
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(), // and not all that was asked
         e => e.to_string(),
     }
 }

@@ -49,7 +49,10 @@ pub fn keep(args: &Keep, common: &Common, out: &mut Out) -> Done {
     let (answer, at) = find(&args.target, common)?;
     let session = &answer.listing.sessions[at];
     if !args.off && session.handle.is_none() {
-        let why = "lariat did not launch it, so nothing brings it back by itself; `lariat resume` goes on with it";
+        let by_gateway = lariat_adapters::named(session.agent).is_some_and(|a| a.remote().is_some());
+        let way = if by_gateway { "send" } else { "resume" };
+        let why =
+            format!("lariat did not launch it, so nothing brings it back by itself; `lariat {way}` goes on with it");
         return Err(Failure::Refused(format!("{}: {why}", session.id.row())));
     }
     let how = if args.off { "is brought back only when asked" } else { "is brought back without asking" };

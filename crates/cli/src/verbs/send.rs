@@ -71,7 +71,9 @@ pub fn run(args: &Send, common: &Common, out: &mut Out) -> Done {
         Err(SendError::Blind | SendError::Command(_)) => ("typed", 5),
         Err(SendError::Blocked(_)) => ("blocked", 3),
         Err(SendError::Busy(_)) => ("busy", 3),
-        Err(SendError::Stalled(_) | SendError::Unread(_) | SendError::Typed(_) | SendError::Untold(_)) => ("stalled", 4),
+        Err(SendError::Stalled(_) | SendError::Unread(_) | SendError::Typed(_) | SendError::Untold(_)) => {
+            ("stalled", 4)
+        }
         Err(SendError::OtherText(_) | SendError::Refused(_)) => ("refused", 3),
         Err(SendError::Gateway(_)) if session.live.is_none() => ("unknown", 5),
         Err(_) => ("failed", 1),

@@ -355,6 +355,9 @@ fn a_turn_that_failed_is_a_failure_whatever_the_agent_tells_its_client() {
         let all = row["because"].as_array().expect("observations");
         all.iter().find(|o| o["fact"].as_str().is_some_and(|f| f.contains(fact))).map(|o| o["role"].clone())
     };
-    assert_eq!((role("no such model"), role("turn over, answered")), (Some(json!("decided")), Some(json!("disagreed"))));
+    assert_eq!(
+        (role("no such model"), role("turn over, answered")),
+        (Some(json!("decided")), Some(json!("disagreed")))
+    );
     assert_eq!(stage.ask(&["wait", launched.handle()]).code(), 1);
 }

@@ -207,6 +207,40 @@ fn rows_that_make_no_sense_spoil_no_others() {
     seen.expect("ses_stopped", "stopped", None);
     seen.expect("ses_called", "interrupted", None);
     seen.expect("ses_orphan", "done", None);
+    // Nor does one without an id hide who worked for one that is gone.
+    let before = seen.sessions().len();
+    store.sql("UPDATE session SET id = NULL WHERE id = 'ses_auth'");
+    let seen = list(&sandbox);
+    assert!(seen.warnings().iter().any(|w| w.contains("a session without an id")), "{:?}", seen.warnings());
+    assert_eq!(seen.sessions().len(), before - 1, "{:#}", seen.json);
+}
+
+#[test]
+fn a_part_that_cannot_be_read_is_told_of() {
+    for (which, word) in [("'$.text') = 'one'", "done"), ("'$.tool') = 'bash'", "interrupted")] {
+        let sandbox = Sandbox::new("opencode-parts");
+        let store = OpenCodeStore::of(&sandbox);
+        store.session("ses_good").asked("good").answered("done");
+        let odd = store.session("ses_odd").asked("one");
+        drop(if word == "done" { odd.answered("done") } else { odd.calls("bash", &json!({"command": "make"}), true) });
+        assert_eq!(list(&sandbox).warnings(), [""; 0]);
+        store.sql(&format!("UPDATE part SET data = '{{' WHERE json_extract(data, {which}"));
+        let seen = list(&sandbox);
+        assert!(seen.warns_of("opencode.db") && seen.warnings()[0].contains("ses_odd"), "{:?}", seen.warnings());
+        seen.expect("ses_odd", word, None);
+        seen.expect("ses_good", "done", None);
+    }
+}
+
+#[test]
+fn what_a_count_leaves_out_is_not_known() {
+    let sandbox = Sandbox::new("opencode-counts");
+    let store = OpenCodeStore::of(&sandbox);
+    store.session("ses_one").asked("one").answered("done");
+    store.sql("UPDATE session SET tokens_input = 5, tokens_output = 3, tokens_reasoning = 2");
+    assert_eq!(list(&sandbox).session("ses_one")["tokens"]["output"], 5);
+    store.sql("ALTER TABLE session RENAME COLUMN tokens_reasoning TO tokens_thoughts");
+    assert_eq!(list(&sandbox).session("ses_one")["tokens"], Value::Null);
 }
 
 #[test]
