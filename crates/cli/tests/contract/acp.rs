@@ -52,7 +52,7 @@ fn opencode_is_talked_to_cancelled_and_taken_up_again() {
     assert_eq!(told["reply"], "echo: hello", "{told}");
     stage.agree_on_reply(&stage.now().has("status", "idle").has("prompt", "hello"), "echo: hello");
     assert_eq!(opencode.export(id)["info"]["id"], id, "it is OpenCode's own session");
-    spent(&stage.now());
+    spent(&stage);
 
     act(&stage, &["send", handle, "THEN later TOOL touch started; true"]);
     stage.model.wait_for_hold("later", DEADLINE);
@@ -111,7 +111,7 @@ fn codex_is_talked_to_cancelled_and_taken_up_again() {
     let row = stage.now().has("status", "idle").has("native_id", id).has("agent", "acp:codex");
     stage.agree_on_reply(&row.has("pid", launched["pid"].clone()), "echo: hello");
     codex.wait_for_rollout("echo: hello", DEADLINE);
-    spent(&stage.now());
+    spent(&stage);
     act(&stage, &["send", handle, "THEN later TOOL touch started; true"]);
     stage.model.wait_for_hold("later", DEADLINE);
     stage.agree(&stage.now().has("status", "working").has("native_id", id));
@@ -128,14 +128,16 @@ fn codex_is_talked_to_cancelled_and_taken_up_again() {
     stage.now().ended("stopped").has("native_id", id);
     // It tells its client that a turn has ended well which failed.
     let launched = act(&stage, &["launch", "acp:codex", "--headless", "-p", "FAIL 400"]);
+    nothing_is_left(&stage);
     let ended = stage.sandbox.world().run(&stage.lariat().args(["wait", text(&launched, "handle"), "--json"]));
     assert_eq!((ended.code(), &ended.json()["status"]), (1, &json!("failed")), "{ended:?}");
 }
 
-/// What was used, which only the agent's own store tells.
+/// Waits until the row tells what was used: only the agent's own store does, and that is written a moment later.
 #[track_caller]
-fn spent(row: &Row) {
-    assert!(row.0["tokens"]["output"].as_u64() > Some(0), "{row}");
+fn spent(stage: &Stage) -> Row {
+    let used = |row: &&Row| row.0["tokens"]["output"].as_u64() > Some(0);
+    stage.until_look("what was used", |look| look.rows.first().filter(used).cloned())
 }
 
 #[test]
@@ -148,9 +150,9 @@ fn claude_is_talked_to_asked_cancelled_and_taken_up_again() {
     act(&stage, &["wait", handle, "--until", "idle", "--timeout", "60s"]);
     // It is told what the session is called a moment after its turn.
     let row = stage.until_look("its title", |look| look.rows.first().filter(|r| r.0["title"].is_string()).cloned());
-    let row = row.has("status", "idle").has("native_id", id).has("agent", "acp:claude").has("branch", "main");
-    spent(&row);
-    assert_ne!(row.0["model"], "default", "the one that answered");
+    let row = row.has("status", "idle").has("native_id", id).has("agent", "acp:claude");
+    let used = spent(&stage).has("branch", "main");
+    assert_ne!(used.0["model"], "default", "the one that answered");
     stage.agree_on_reply(&row.has("pid", launched["pid"].clone()), "echo: hello");
     let transcript = claude.wait_for_transcript("echo: hello", DEADLINE);
     assert_eq!(transcript.file_stem().and_then(|s| s.to_str()), Some(id), "it is Claude Code's own session");
