@@ -219,12 +219,10 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
     let way =
         way(places, &session, launched.as_ref()).map_err(|why| LaunchError::Impossible(format!("{id}: {why}")))?;
     let stores = elsewhere::goes_on_with(places, adapter, &session, launched.as_ref(), &again.env);
-    if acp::is_owned(session.agent) {
-        // Behind the connection is an agent with a store of its own.
-        let there = places.at(&stores);
-        let lost = lariat_adapters::all().into_iter().find_map(|a| a.loses(&there, session.native_id.raw()));
-        lost.map_or(Ok(()), |why| Err(LaunchError::Impossible(why.into())))?;
-    }
+    // Behind a connection is an agent with a store of its own.
+    let keepers = if acp::is_owned(session.agent) { lariat_adapters::all() } else { vec![adapter] };
+    let lost = keepers.into_iter().find_map(|a| a.loses(&places.at(&stores), session.native_id.raw()));
+    lost.map_or(Ok(()), |why| Err(LaunchError::AtRisk(why)))?;
     let told =
         start::told_of(places, session.agent, launched.as_ref().map(|l| l.record.ask.clone()).unwrap_or_default());
     let program = start::program(adapter, &told)?;

@@ -121,6 +121,9 @@ pub enum LaunchError {
     /// It was to be brought back, and somebody was faster or wants it no more.
     #[error("{0} is not cut off any more: {1}")]
     Settled(String, String),
+    /// Its conversation would be lost by that, as things are.
+    #[error("{0}")]
+    AtRisk(&'static str),
     /// The agent cannot do that.
     #[error("{0}")]
     Impossible(String),
@@ -159,7 +162,7 @@ impl LaunchError {
 
     /// Whether it may not be done, as things are, and nothing was tried.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Claimed(_) | Self::Full { .. } | Self::Alive(_) | Self::Settled(..))
+        matches!(self, Self::Claimed(_) | Self::Full { .. } | Self::Alive(_) | Self::Settled(..) | Self::AtRisk(_))
     }
 }
 
