@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope, Stores};
 use lariat_adapters::settings::Settings;
-use lariat_adapters::{Adapter, Ask, Plan};
+use lariat_adapters::{Adapter, Ask, Plan, agent_process};
 use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Process, VERSION};
 use lariat_shim::start::{self, Begun, Running, StartError};
 use lariat_sys::durable::Staged;
 use lariat_sys::point::point;
 use lariat_sys::process::{self, Identity};
-use lariat_sys::scan::Table;
+use lariat_sys::scan::{Table, look_at};
 use lariat_sys::signals::Heeded;
-use lariat_sys::tree::Tree;
+use lariat_sys::tree::{House, Tree};
 use lariat_sys::{clock, durable};
 
 use crate::after::After;
@@ -417,9 +417,12 @@ impl Standing<'_> {
         // However that went: nobody goes on before the agent is on record, or taken back.
         until_recorded(&mut recording)?;
         let native_id = known?;
-        if !chosen {
+        start.record.called = start.called(&agent);
+        if !chosen || start.record.called.is_some() {
             start.record.native_id = Some(native_id.clone());
             put(&folder, &start.record).map_err(files(&folder))?;
+        }
+        if !chosen {
             // A stop that came first stands: of equal wishes the stop wins.
             records::put_in(&folder, &start.wish(&native_id, Some(&agent))).map_err(files(&folder))?;
             start.tell(&native_id, &agent);
@@ -553,6 +556,15 @@ impl Start<'_> {
         Some(only.native_id.raw().to_owned())
     }
 
+    /// The agent's own process, if a script was started and called it.
+    fn called(&self, agent: &Process) -> Option<Process> {
+        let script = look_at(&agent.clone().into()).ok().flatten()?;
+        let is_agent = |p: &_| self.adapter.takes_for_its_own(&self.question.places, p);
+        let called = agent_process::called_by(&script, is_agent)?;
+        let (identity, _pidfd) = Identity::open(called.pid).ok()?;
+        (identity.start == called.start).then(|| identity.into())
+    }
+
     fn wish(&self, native_id: &str, agent: Option<&Process>) -> Wish {
         let at = Time(clock::now_ms());
         Wish {
@@ -654,16 +666,22 @@ fn last_words(folder: &Path) -> String {
 /// Ends what a start that came to nothing left behind; whether all of it is gone.
 pub(crate) fn take_back(places: &Places, folder: &Path, handle: &str) -> bool {
     let launched = Launched::read(folder).ok().flatten();
+    let house = launched.as_ref().map(Launched::house).unwrap_or_default();
+    end(places, launched.as_ref(), vec![(lariat_shim::MARK.to_owned(), handle.to_owned())], &house)
+}
+
+/// Ends the script that was started and outlived the agent that it called, not what that agent had left; whether it is
+/// gone.
+pub(crate) fn end_script(places: &Places, launched: &Launched) -> bool {
+    end(places, Some(launched), Vec::new(), &House::default())
+}
+
+fn end(places: &Places, launched: Option<&Launched>, marks: Vec<(String, String)>, house: &House) -> bool {
     // An earlier run of it may have been the first to need what others need.
     let Ok(spared) = servers::hosts(places, "", &HashSet::new()) else { return false };
-    let tree = Tree {
-        root: launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into()),
-        marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],
-        spared,
-        aside: HashSet::new(),
-    };
-    let house = launched.map(|l| l.house()).unwrap_or_default();
-    tree.end_in(&house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
+    let root = launched.and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into());
+    let tree = Tree { root, marks, spared, aside: HashSet::new() };
+    tree.end_in(house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
 }
 
 /// Adds to the journal why nothing runs.
