@@ -30,7 +30,7 @@ use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Process, VERSION};
 use lariat_shim::start::{self, Begun, Running, StartError};
 use lariat_sys::durable::Staged;
-use lariat_sys::point::point;
+use lariat_sys::point::{point, takes};
 use lariat_sys::process::{self, Identity};
 use lariat_sys::scan::{Table, look_at};
 use lariat_sys::signals::Heeded;
@@ -51,6 +51,9 @@ use crate::worktree::WorktreeError;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// An agent that lives so long did not die of its arguments.
 const AT_ONCE: Duration = Duration::from_millis(700);
+/// One that was given its id shows it sooner than this, or what keeps it from that shows later. Programs on Node take a
+/// second to find that they cannot run.
+const UP_MS: i64 = 2000;
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
 /// One that by then has not shown which session it has is known by what it was asked.
@@ -464,11 +467,13 @@ impl Start<'_> {
             {
                 return Err(LaunchError::Asks(name.into(), what, self.record.launch.cwd.clone()));
             }
-            let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, ended.is_some()));
+            let far = ended.is_some() || start.elapsed() > AT_ONCE;
+            let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, far));
             let patience = match self.adapter.is_spoken_for() {
                 true => PATIENCE, // who speaks for it says when it is there
                 false if self.again && !self.adapter.is_mute() => BACK,
-                false => AT_ONCE,
+                false if self.adapter.is_mute() => AT_ONCE,
+                false => Duration::from_millis(takes("up", UP_MS).unsigned_abs()),
             };
             match (id, ended) {
                 (Some(id), _) if sign => return Ok(id),
@@ -508,10 +513,10 @@ impl Start<'_> {
 
     /// Whether there is a sign that this very run has the session: the agent's own
     /// word, or what it recorded since. Where its word is quick to find, the rest is
-    /// looked for only once it has ended.
-    fn came_up(&self, native_id: &str, agent: &Process, began: Time, ended: bool) -> bool {
+    /// looked for only once it is late, or has ended.
+    fn came_up(&self, native_id: &str, agent: &Process, began: Time, far: bool) -> bool {
         match self.adapter.came_up(&self.question.places, native_id, agent.pid) {
-            Some(up) if up || !ended => return up,
+            Some(up) if up || !far => return up,
             _ => {}
         }
         let answer = list(Question { scope: Scope::All, agent: Some(self.adapter.name()), ..self.question.clone() });

@@ -174,6 +174,17 @@ fn s18_an_agent_that_dies_first_leaves_no_row_and_says_why() {
 }
 
 #[test]
+fn s18_nor_does_one_that_takes_a_second_to_find_that_it_cannot_run() {
+    let sandbox = Sandbox::new("s18-later");
+    install(&sandbox, "claude", "sleep 1; echo no login >&2; exit 9");
+    let order = lariat(&sandbox, &["launch", "claude", "--headless", "-p", "fix it"]);
+    let failed = sandbox.world().run(&order.env("LARIAT_TAKES", "up:60000"));
+    assert_eq!(failed.code(), 1, "{failed:?}");
+    assert!(failed.stderr.contains("no login") && failed.stderr.contains("code 9"), "{}", failed.stderr);
+    assert!(list(&sandbox).sessions().is_empty());
+}
+
+#[test]
 fn what_a_script_around_an_agent_says_first_does_not_hide_its_id() {
     let sandbox = Sandbox::new("says-first");
     let id = "01a1de24-3535-7512-88ed-744b178748bc";
