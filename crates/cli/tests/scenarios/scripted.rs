@@ -261,6 +261,26 @@ fn s09_whatever_agent_a_script_called_and_outlived_is_dead() {
 }
 
 #[test]
+fn what_a_script_of_a_person_s_called_is_gone_though_the_script_stays() {
+    let sandbox = Sandbox::new("called-by-hand");
+    let native = sandbox.install_copy("native/claude", &lariat_testkit::built("lariat-lookalike"));
+    let claude = put(&sandbox, "claude", &format!("'{}' \"$@\" < /dev/null &\nwait", native.display()));
+    let script = shell(&sandbox, &[text(&claude), "--session-id", &id(1)]);
+    let program = native.display().to_string();
+    let called = || sandbox.processes().into_iter().find(|p| p.argv.first() == Some(&program));
+    wait_until("the script has called it", DEADLINE, || called().is_some());
+    let agent = called().expect("it lives");
+    let store = ClaudeStore::of(&sandbox);
+    let _entry = store.register_as(agent.pid, agent.outside, &id(1)).says("busy");
+    drop(store.session(&id(1)).asked("fix it"));
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid));
+    agent.signal(Signal::KILL);
+    wait_until("it is gone", DEADLINE, || called().is_none());
+    list(&sandbox).expect(&id(1), "interrupted", None);
+    assert!(script.exit().is_none(), "the script stays");
+}
+
+#[test]
 fn a_script_that_becomes_another_program_is_still_what_was_launched() {
     let sandbox = Sandbox::new("becomes");
     let became =
