@@ -159,6 +159,7 @@ impl Ground {
             worktree: None,
             stores: None,
             group: None,
+            called: None,
             prompted: false,
             created_at: Time(lariat_sys::clock::now_ms()),
         };

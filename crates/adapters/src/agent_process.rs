@@ -11,7 +11,7 @@ use lariat_sys::point::takes;
 use lariat_sys::scan::{Process, Table};
 use lariat_sys::{clock, file, process};
 
-use crate::json::Doc;
+use crate::json::{Doc, Value};
 use crate::look::{Look, Places, same_place};
 
 /// The variable in which a launched agent carries its session's name.
@@ -238,16 +238,61 @@ pub fn launched_for(places: &Places, process: &Process) -> Option<String> {
     launched_as(places, process)?.1
 }
 
-/// The agent that lariat launched this very process as, and the session, as far as that is on record.
+/// The agent that lariat launched this very process as, or had a script call, and the session, as far as that is on
+/// record.
 pub fn launched_as(places: &Places, process: &Process) -> Option<(String, Option<String>)> {
-    let folder = launched_folder(places, process.pid)?;
-    let read = |name: &str| Doc::parse(&file::read_small(&folder.join(name), 1 << 20).ok()?, |_, _| true, 4096).ok();
-    let shim = read("shim.json")?;
-    let agent = shim.root().get("agent");
-    let is_it = agent.get("pid").u64() == Some(process.pid.into()) && agent.get("start").u64() == Some(process.start);
-    let launch = read("launch.json").filter(|_| is_it)?;
-    let text = |key: &str| launch.root().get(key).some_str().map(str::to_owned);
+    let launch = Launch::of(places, process)?;
+    let root = launch.record.root();
+    let is_it = if launch.is_started(process) { !launch.calls() } else { is(process, root.get("called")) };
+    let text = |key: &str| root.get(key).some_str().map(str::to_owned);
+    is_it.then_some(())?;
     Some((text("agent")?, text("native_id")))
+}
+
+/// Whether lariat launched a script that called its agent: that one is the agent, and when it is gone nobody is.
+pub fn is_caller(places: &Places, script: &Process) -> bool {
+    Launch::of(places, script).is_some_and(|launch| launch.is_started(script) && launch.calls())
+}
+
+/// The launch that a process comes of, in its own place or somewhere below.
+struct Launch {
+    record: Doc,
+    shim: Doc,
+}
+
+impl Launch {
+    fn of(places: &Places, process: &Process) -> Option<Launch> {
+        let folder = launched_folder(places, process.pid)?;
+        let read =
+            |name: &str| Doc::parse(&file::read_small(&folder.join(name), 1 << 20).ok()?, |_, _| true, 4096).ok();
+        Some(Launch { shim: read("shim.json")?, record: read("launch.json")? })
+    }
+
+    fn is_started(&self, process: &Process) -> bool {
+        is(process, self.shim.root().get("agent"))
+    }
+
+    fn calls(&self) -> bool {
+        self.record.root().get("called").get("pid").u64().is_some()
+    }
+}
+
+fn is(process: &Process, record: Value<'_>) -> bool {
+    record.get("pid").u64() == Some(process.pid.into()) && record.get("start").u64() == Some(process.start)
+}
+
+/// The agent that a script called in its own place. Of one that writes over its arguments, that it is the script's own
+/// child must do.
+pub fn called_by(script: &Process, is_agent: impl Fn(&Process) -> bool) -> Option<Process> {
+    let (_, run) = file(script).filter(|(_, run)| run.script)?;
+    let children = std::fs::read(format!("/proc/{0}/task/{0}/children", script.pid));
+    if children.is_ok_and(|all| all.is_empty()) {
+        return None;
+    }
+    let table = Table::scan().ok()?;
+    let below = table.descendants(script.pid).into_iter().filter(|d| is_agent(d) && !d.is_copy_of_parent(&table));
+    let mute = |d: &Process| d.ppid == script.pid && d.arguments().filter(|a| !a.is_empty()).count() == 1;
+    below.filter(|d| passes_on(script, &run, d) || mute(d)).last().cloned()
 }
 
 /// The first two numbers of the version of a program that would be started by this name, as the package says in which it
@@ -284,12 +329,17 @@ pub fn standing(pid: u32) -> Option<Untrusted> {
 }
 
 /// Leaves out what only looks like the agent: wrappers, scripts that wait for
-/// the real program they started and die alone; and copies of an agent that are
-/// about to become one of its tools.
-pub fn genuine(found: Vec<(Process, Run)>, table: &Table, is_agent: impl Fn(&Process) -> bool) -> Vec<(Process, Run)> {
+/// the real program they started and die alone, or stay when it is gone; and
+/// copies of an agent that are about to become one of its tools.
+pub fn genuine(
+    places: &Places,
+    found: Vec<(Process, Run)>,
+    table: &Table,
+    is_agent: impl Fn(&Process) -> bool,
+) -> Vec<(Process, Run)> {
     let wraps = |p: &Process, run: &Run| {
         let mut below = table.descendants(p.pid).into_iter().filter(|d| is_agent(d) && !d.is_copy_of_parent(table));
-        below.any(|d| passes_on(p, run, d))
+        below.any(|d| passes_on(p, run, d)) || is_caller(places, p)
     };
     found.into_iter().filter(|(p, run)| !(p.is_copy_of_parent(table) || run.script && wraps(p, run))).collect()
 }

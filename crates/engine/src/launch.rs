@@ -280,6 +280,7 @@ fn stand_ready<'a>(
         commands: order.after.clone(),
         kept: order.keep,
         prompted: ask.prompt.is_some(), // what is typed is known to have arrived
+        called: None,
         worktree: order.worktree.clone(),
         stores: Some(stores),
     };

@@ -69,6 +69,9 @@ pub struct Record {
     /// The worktree it was launched in, if one was made for it.
     #[serde(default)]
     pub worktree: Option<crate::worktree::Worktree>,
+    /// The agent's own process, where what was launched is a script that called it and was seen to wait for it.
+    #[serde(default)]
+    pub called: Option<record::Process>,
     /// Where its agent was told to have its store; nothing in records of older versions.
     #[serde(default)]
     pub stores: Option<Stores>,
@@ -237,7 +240,8 @@ impl All {
             Some(wish) => wish.intent.want != Want::Stop,
             None => l.is_wished(),
         };
-        let cut_off = |l: &Launched| l.could_be_cut_off() && matches!(l.process(), Ok(None));
+        let is_gone = |l: &Launched| matches!(l.process(), Ok(None)) || l.has_lost_its_agent();
+        let cut_off = |l: &Launched| l.could_be_cut_off() && is_gone(l);
         self.by_id.iter().any(|(id, l)| cut_off(l) && wanted(id, l))
     }
 }
@@ -257,7 +261,8 @@ impl Launched {
         let by_itself = |e: &record::Exit| {
             e.error.is_some() || (e.told.is_none() && e.code.is_some_and(|c| Exit::Code(c).signal().is_none()))
         };
-        self.unread.is_empty() && self.exit.as_ref().map_or_else(|| !self.is_held(), |e| !by_itself(e))
+        let untold = || !self.is_held() || self.has_lost_its_agent();
+        self.unread.is_empty() && self.exit.as_ref().map_or_else(untold, |e| !by_itself(e))
     }
 
     /// Whether the run that was launched is not the last one: a person has gone on with the session elsewhere. Where
@@ -345,6 +350,12 @@ impl Launched {
         self.starting.as_ref().map_err(|why| io::Error::other(why.as_str()))?;
         let Some(shim) = &self.shim else { return Ok(None) };
         look_at(&shim.agent.clone().into())
+    }
+
+    /// Whether what is there still is only a script, which called the agent: that one is gone.
+    pub fn has_lost_its_agent(&self) -> bool {
+        let gone = |called: &record::Process| matches!(Identity::from(called.clone()).is_alive(), Ok(false));
+        self.record.called.as_ref().is_some_and(gone) && matches!(self.process(), Ok(Some(_)))
     }
 
     /// Whether its shim or keeper lives: then how it ended is, or will be, on
@@ -469,8 +480,9 @@ impl Launched {
             sighting.observations.push(seen(Fact::Alive { pid: None, by: "lariat is starting it".into() }));
             return true;
         }
+        sighting.outlived |= self.has_lost_its_agent();
         match self.process() {
-            Ok(Some(_)) if sighting.outlived && has_ended(sighting) => {}
+            Ok(Some(_)) if sighting.outlived && (told_nothing || has_ended(sighting)) => {}
             // What has ended while its process is here has moved on within that, unless the record of its end names
             // the very process, or nobody but the shim knows what that is. One that was given a single prompt does not.
             Ok(Some(process))

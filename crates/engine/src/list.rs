@@ -12,7 +12,9 @@ use lariat_adapters::settings::Settings;
 use lariat_adapters::store::Saving;
 use lariat_adapters::{Adapter, described};
 use lariat_core::session::Hidden;
-use lariat_core::{Fact, Line, Listing, Observation, Row, Session, Time, Untrusted, Want, Warning, Witness, judge};
+use lariat_core::{
+    Fact, Line, Listing, Observation, Row, Session, Status, Time, Untrusted, Want, Warning, Witness, judge,
+};
 use lariat_sys::clock;
 use lariat_sys::process::Identity;
 use lariat_sys::scan::Table;
@@ -186,7 +188,12 @@ impl Shared {
         // An exit that was written down while we looked is known, though not among what was read before.
         let settled = |l: &launched::Launched| l.unread.is_empty() && l.exit.is_none() && session.exit.is_some();
         let cut_off = |l: &launched::Launched| l.could_be_cut_off() || settled(l);
-        session.restorable &= !followed && launched.is_some_and(|l| cut_off(l) && !l.stores_nothing());
+        // One that was asked one thing and gave the answer has done all it was to do, though a script stays.
+        let answered = |l: &launched::Launched| {
+            l.record.launch.headless && session.status == Status::Done && l.has_lost_its_agent()
+        };
+        let restored = |l: &launched::Launched| cut_off(l) && !answered(l) && !l.stores_nothing();
+        session.restorable &= !followed && launched.is_some_and(restored);
         session
     }
 

@@ -219,12 +219,10 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
     let way =
         way(places, &session, launched.as_ref()).map_err(|why| LaunchError::Impossible(format!("{id}: {why}")))?;
     let stores = elsewhere::goes_on_with(places, adapter, &session, launched.as_ref(), &again.env);
-    if acp::is_owned(session.agent) {
-        // Behind the connection is an agent with a store of its own.
-        let there = places.at(&stores);
-        let lost = lariat_adapters::all().into_iter().find_map(|a| a.loses(&there, session.native_id.raw()));
-        lost.map_or(Ok(()), |why| Err(LaunchError::Impossible(why.into())))?;
-    }
+    // Behind a connection is an agent with a store of its own.
+    let keepers = if acp::is_owned(session.agent) { lariat_adapters::all() } else { vec![adapter] };
+    let lost = keepers.into_iter().find_map(|a| a.loses(&places.at(&stores), session.native_id.raw()));
+    lost.map_or(Ok(()), |why| Err(LaunchError::AtRisk(why)))?;
     let told =
         start::told_of(places, session.agent, launched.as_ref().map(|l| l.record.ask.clone()).unwrap_or_default());
     let program = start::program(adapter, &told)?;
@@ -268,10 +266,12 @@ fn attempt(question: &Question, id: &str, again: &Again, older: bool) -> Result<
             },
             native_id: plan.native_id.clone(),
             prompted: asked.prompt.is_some(),
+            called: None,
             stores: Some(stores),
             ..record_of(adapter, launched.as_ref(), again, &asked)
         };
         let (verb, again, folder, env) = ("resume", way == Way::Native, folder.clone(), again.env.as_slice());
+        kept.filter(|l| l.has_lost_its_agent()).map_or(Ok(()), |l| end_script(places, l))?;
         let begun = start::begin(&folder)?;
         let start = Start { question: there, adapter, folder, record, plan, env, generation, verb, what, again };
         // Let go in this order: who may act then finds nobody at starting it.
@@ -334,6 +334,18 @@ pub(crate) fn let_leave(launched: &Launched) -> Result<(), LaunchError> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    Ok(())
+}
+
+/// Ends the script that called the agent and stays though that is gone: the session goes on with another.
+fn end_script(places: &Places, launched: &Launched) -> Result<(), LaunchError> {
+    if !start::end_script(places, launched) {
+        let handle = &launched.record.launch.handle;
+        let why = format!("the script that called {handle} is there still; `lariat kill {handle}` tells of it");
+        return Err(LaunchError::Alive(why));
+    }
+    let_leave(launched)?;
+    after::begin_owed(launched, LEAVING);
     Ok(())
 }
 
@@ -407,6 +419,7 @@ fn record_of(adapter: &'static dyn Adapter, launched: Option<&Launched>, again: 
         kept: false,
         prompted: false,
         worktree: None,
+        called: None,
         stores: None,
         created_at: Time(clock::now_ms()),
     };

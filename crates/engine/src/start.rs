@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 
 use lariat_adapters::look::{Places, Scope, Stores};
 use lariat_adapters::settings::Settings;
-use lariat_adapters::{Adapter, Ask, Plan};
+use lariat_adapters::{Adapter, Ask, Plan, agent_process};
 use lariat_core::{Intent, Session, Time, Want, Witness};
 use lariat_shim::record::{self, Launch, Process, VERSION};
 use lariat_shim::start::{self, Begun, Running, StartError};
 use lariat_sys::durable::Staged;
-use lariat_sys::point::point;
+use lariat_sys::point::{point, takes};
 use lariat_sys::process::{self, Identity};
-use lariat_sys::scan::Table;
+use lariat_sys::scan::{Table, look_at};
 use lariat_sys::signals::Heeded;
-use lariat_sys::tree::Tree;
+use lariat_sys::tree::{House, Tree};
 use lariat_sys::{clock, durable};
 
 use crate::after::After;
@@ -51,6 +51,9 @@ use crate::worktree::WorktreeError;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// An agent that lives so long did not die of its arguments.
 const AT_ONCE: Duration = Duration::from_millis(700);
+/// One that was given its id shows it sooner than this, or what keeps it from that shows later. Programs on Node take a
+/// second to find that they cannot run.
+const UP_MS: i64 = 2000;
 /// One that goes on with a session shows that sooner than this, or stands at a dialog.
 const BACK: Duration = Duration::from_secs(10);
 /// One that by then has not shown which session it has is known by what it was asked.
@@ -121,6 +124,9 @@ pub enum LaunchError {
     /// It was to be brought back, and somebody was faster or wants it no more.
     #[error("{0} is not cut off any more: {1}")]
     Settled(String, String),
+    /// Its conversation would be lost by that, as things are.
+    #[error("{0}")]
+    AtRisk(&'static str),
     /// The agent cannot do that.
     #[error("{0}")]
     Impossible(String),
@@ -159,7 +165,7 @@ impl LaunchError {
 
     /// Whether it may not be done, as things are, and nothing was tried.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Claimed(_) | Self::Full { .. } | Self::Alive(_) | Self::Settled(..))
+        matches!(self, Self::Claimed(_) | Self::Full { .. } | Self::Alive(_) | Self::Settled(..) | Self::AtRisk(_))
     }
 }
 
@@ -414,9 +420,12 @@ impl Standing<'_> {
         // However that went: nobody goes on before the agent is on record, or taken back.
         until_recorded(&mut recording)?;
         let native_id = known?;
-        if !chosen {
+        start.record.called = start.called(&agent);
+        if !chosen || start.record.called.is_some() {
             start.record.native_id = Some(native_id.clone());
             put(&folder, &start.record).map_err(files(&folder))?;
+        }
+        if !chosen {
             // A stop that came first stands: of equal wishes the stop wins.
             records::put_in(&folder, &start.wish(&native_id, Some(&agent))).map_err(files(&folder))?;
             start.tell(&native_id, &agent);
@@ -458,11 +467,13 @@ impl Start<'_> {
             {
                 return Err(LaunchError::Asks(name.into(), what, self.record.launch.cwd.clone()));
             }
-            let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, ended.is_some()));
+            let far = ended.is_some() || start.elapsed() > AT_ONCE;
+            let sign = id.as_ref().is_some_and(|id| self.came_up(id, agent, began, far));
             let patience = match self.adapter.is_spoken_for() {
                 true => PATIENCE, // who speaks for it says when it is there
                 false if self.again && !self.adapter.is_mute() => BACK,
-                false => AT_ONCE,
+                false if self.adapter.is_mute() => AT_ONCE,
+                false => Duration::from_millis(takes("up", UP_MS).unsigned_abs()),
             };
             match (id, ended) {
                 (Some(id), _) if sign => return Ok(id),
@@ -502,10 +513,10 @@ impl Start<'_> {
 
     /// Whether there is a sign that this very run has the session: the agent's own
     /// word, or what it recorded since. Where its word is quick to find, the rest is
-    /// looked for only once it has ended.
-    fn came_up(&self, native_id: &str, agent: &Process, began: Time, ended: bool) -> bool {
+    /// looked for only once it is late, or has ended.
+    fn came_up(&self, native_id: &str, agent: &Process, began: Time, far: bool) -> bool {
         match self.adapter.came_up(&self.question.places, native_id, agent.pid) {
-            Some(up) if up || !ended => return up,
+            Some(up) if up || !far => return up,
             _ => {}
         }
         let answer = list(Question { scope: Scope::All, agent: Some(self.adapter.name()), ..self.question.clone() });
@@ -548,6 +559,15 @@ impl Start<'_> {
         });
         let only = sessions.next().filter(|_| sessions.next().is_none())?;
         Some(only.native_id.raw().to_owned())
+    }
+
+    /// The agent's own process, if a script was started and called it.
+    fn called(&self, agent: &Process) -> Option<Process> {
+        let script = look_at(&agent.clone().into()).ok().flatten()?;
+        let is_agent = |p: &_| self.adapter.takes_for_its_own(&self.question.places, p);
+        let called = agent_process::called_by(&script, is_agent)?;
+        let (identity, _pidfd) = Identity::open(called.pid).ok()?;
+        (identity.start == called.start).then(|| identity.into())
     }
 
     fn wish(&self, native_id: &str, agent: Option<&Process>) -> Wish {
@@ -651,16 +671,22 @@ fn last_words(folder: &Path) -> String {
 /// Ends what a start that came to nothing left behind; whether all of it is gone.
 pub(crate) fn take_back(places: &Places, folder: &Path, handle: &str) -> bool {
     let launched = Launched::read(folder).ok().flatten();
+    let house = launched.as_ref().map(Launched::house).unwrap_or_default();
+    end(places, launched.as_ref(), vec![(lariat_shim::MARK.to_owned(), handle.to_owned())], &house)
+}
+
+/// Ends the script that was started and outlived the agent that it called, not what that agent had left; whether it is
+/// gone.
+pub(crate) fn end_script(places: &Places, launched: &Launched) -> bool {
+    end(places, Some(launched), Vec::new(), &House::default())
+}
+
+fn end(places: &Places, launched: Option<&Launched>, marks: Vec<(String, String)>, house: &House) -> bool {
     // An earlier run of it may have been the first to need what others need.
     let Ok(spared) = servers::hosts(places, "", &HashSet::new()) else { return false };
-    let tree = Tree {
-        root: launched.as_ref().and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into()),
-        marks: vec![(lariat_shim::MARK.to_owned(), handle.to_owned())],
-        spared,
-        aside: HashSet::new(),
-    };
-    let house = launched.map(|l| l.house()).unwrap_or_default();
-    tree.end_in(&house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
+    let root = launched.and_then(|l| l.shim.as_ref()).map(|s| s.agent.clone().into());
+    let tree = Tree { root, marks, spared, aside: HashSet::new() };
+    tree.end_in(house, &[], Duration::ZERO).is_ok_and(|ended| ended.survivors.is_empty())
 }
 
 /// Adds to the journal why nothing runs.

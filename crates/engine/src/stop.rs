@@ -158,6 +158,8 @@ fn wish_and_end(
             Err(e) if is_gone(&e) => None,
             Err(e) => return Err(StopError::Open(pid, e)),
         },
+        // A script that stays is only what it left.
+        (Some(false), ..) if launched.as_ref().is_some_and(Launched::has_lost_its_agent) => None,
         (Some(false), ..) => left_terminal(launched.as_ref(), others)?,
         _ => None,
     };
@@ -504,7 +506,7 @@ fn finish_with(places: &Places, sessions: &[Box<Session>]) -> Vec<(String, Resul
 }
 
 fn is_over(launched: &Launched) -> bool {
-    matches!(launched.process(), Ok(None))
+    matches!(launched.process(), Ok(None)) || launched.has_lost_its_agent()
 }
 
 /// Puts a shim in the place of one that was killed, so that the agent's terminal is

@@ -121,7 +121,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report) -> Bound {
         }
     }
     let why = "no registry entry, no id in its arguments or in a child's environment";
-    by_word(table, loose, &mut bound, report, why);
+    by_word(look, loose, &mut bound, report, why);
     bound
 }
 
@@ -140,15 +140,16 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
         _ => None,
     });
     let mut bound = Bound::default();
-    by_word(table, loose.collect(), &mut bound, &mut report, why);
+    by_word(look, loose.collect(), &mut bound, &mut report, why);
     bound.bonds.into_iter().for_each(|(id, bond)| report.add((look.judge)(NAME, bond.unread(id, why))));
     report
 }
 
 /// Binds by what the processes themselves say.
-fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, report: &mut Report, why: &str) {
+fn by_word(look: &Look<'_>, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, report: &mut Report, why: &str) {
+    let Ok(table) = look.table else { return };
     let mut unbound = Vec::new();
-    for (process, run) in ap::genuine(loose, table, |p| role(p).is_some()) {
+    for (process, run) in ap::genuine(look.places, loose, table, |p| role(p).is_some()) {
         let by_child = by_child(table, &process);
         let by_arguments = by_arguments(&process, run).filter(|_| by_child.is_none());
         if let Some((session, _)) = by_arguments.as_ref().filter(|(id, _)| called_who_is_gone(bound, id, &process)) {
@@ -179,7 +180,9 @@ fn by_word(table: &Table, loose: Vec<(Process, ap::Run)>, bound: &mut Bound, rep
 fn called_who_is_gone(bound: &Bound, session: &str, process: &Process) -> bool {
     let began = ap::started(process).0;
     let entries = bound.entries.get(session).into_iter().flatten();
-    entries.into_iter().any(|(e, h)| matches!(h, Holder::Gone(_)) && e.started.is_some_and(|at| at > began))
+    // What bears its own number is its own, whatever else is wrong with it.
+    let another = |e: &Entry| e.pid != process.pid && e.started.is_some_and(|at| at > began);
+    entries.into_iter().any(|(e, h)| matches!(h, Holder::Gone(_)) && another(e))
 }
 
 /// Why a process that is registered with a session holds none, if so.

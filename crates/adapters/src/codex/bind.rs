@@ -90,7 +90,7 @@ pub fn held(look: &Look<'_>, report: &mut Report) -> Held {
     let holding: Vec<u32> = held.threads.values().map(|h| h.bond.process.pid).collect();
     let loose = agents.into_iter().filter(|(p, _)| !holding.contains(&p.pid)).filter_map(session_run).collect();
     let mut unbound = Vec::new();
-    for (process, run) in ap::genuine(loose, table, |p| role(p).is_some()) {
+    for (process, run) in ap::genuine(look.places, loose, table, |p| role(p).is_some()) {
         match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
             Some((thread, by)) => by_word(&mut held, &process, thread, by),
             None => unbound.push((process, run)),
@@ -154,7 +154,7 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
     let loose = table.iter().filter_map(|p| session_run((p, role(p)?))).filter(|(p, _)| ours(p)).collect();
     let mut unbound = Vec::new();
     let mut threads = HashMap::new();
-    for (process, run) in ap::genuine(loose, table, |p| role(p).is_some()) {
+    for (process, run) in ap::genuine(look.places, loose, table, |p| role(p).is_some()) {
         match by_child(table, &process).or_else(|| by_arguments(&process, run)) {
             Some((thread, by)) => {
                 threads.entry(thread).or_insert_with(|| bond(&process, by));

@@ -216,7 +216,7 @@ fn given_an_id<'a>(look: &Look<'a>) -> Vec<(Process, Vec<Fit<'a>>)> {
         let Some(program) = described.command.first().map(|c| ap::base(c)) else { continue };
         let runs = |p: &Process| ap::runs(p, &[program]);
         let found = table.iter().filter_map(|p| Some((p.clone(), runs(p)?))).collect();
-        for (process, run) in ap::genuine(found, table, |p| runs(p).is_some()) {
+        for (process, run) in ap::genuine(look.places, found, table, |p| runs(p).is_some()) {
             let Some((words, id)) = fit(described, &process, run) else { continue };
             let (_, most, fits) = all.entry(process.pid).or_insert_with(|| (process, 0, Vec::new()));
             if words > *most {

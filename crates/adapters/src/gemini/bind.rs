@@ -143,7 +143,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> Bound {
     let Ok(table) = look.table else { return bound };
     let agents = table.iter().filter_map(|p| runs(p).map(|run| (p, run)));
     let agents = agents.filter(|(p, run)| {
-        !p.is_copy_of_parent(table) && !waits_for_another(p, *run, table) && uses_store(look.places, p)
+        !p.is_copy_of_parent(table) && !waits_for_another(look, p, *run, table) && uses_store(look.places, p)
     });
     let mut unbound = Vec::new();
     for (process, run) in agents {
@@ -195,13 +195,14 @@ pub fn by_processes(look: &Look<'_>, why: &str) -> Report {
 /// Gemini starts itself again with more memory, and the first process only waits for the second: the
 /// same arguments, after others for Node. A child with all the same ones is a copy about to become a
 /// tool; one with others is a Gemini of its own.
-fn waits_for_another(process: &Process, run: ap::Run, table: &Table) -> bool {
+/// Or it is a script that called the Gemini.
+fn waits_for_another(look: &Look<'_>, process: &Process, run: ap::Run, table: &Table) -> bool {
     let again = |child: &Process| {
         let same =
             |theirs: ap::Run| child.arguments().skip(theirs.arguments).eq(process.arguments().skip(run.arguments));
         runs(child).is_some_and(same) && child.arguments().ne(process.arguments())
     };
-    run.script && table.children(process.pid).any(again)
+    run.script && (table.children(process.pid).any(again) || ap::is_caller(look.places, process))
 }
 
 /// Whether a process keeps its sessions where we look.

@@ -72,7 +72,7 @@ pub fn agents(look: &Look<'_>) -> Vec<Agent> {
     let Ok(table) = look.table else { return Vec::new() };
     let found =
         table.iter().filter_map(|p| Some((p.clone(), role(p)?.run))).filter(|(p, _)| uses_store(look.places, p.pid));
-    let genuine = ap::genuine(found.collect(), table, |p| role(p).is_some());
+    let genuine = ap::genuine(look.places, found.collect(), table, |p| role(p).is_some());
     let logs = look.places.opencode.join("log");
     let logs = logs.canonicalize().unwrap_or(logs); // as the kernel names it
     let agents = genuine.into_iter().filter_map(|(process, _)| {

@@ -42,7 +42,7 @@ pub fn bind(look: &Look<'_>, report: &mut Report, why: Option<&str>) -> (Held, V
     let Ok(table) = look.table else { return (held, by_id) };
     let agents =
         table.iter().filter_map(|p| runs(p).map(|run| (p.clone(), run))).filter(|(p, _)| uses_store(look.places, p));
-    let agents = ap::genuine(agents.collect(), table, |p| runs(p).is_some());
+    let agents = ap::genuine(look.places, agents.collect(), table, |p| runs(p).is_some());
     let processes: Vec<&Process> = agents.iter().map(|(p, _)| p).collect();
     let words = events::told(look, &processes);
     let mut unbound = Vec::new();

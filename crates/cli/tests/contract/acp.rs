@@ -208,7 +208,7 @@ fn gemini_is_talked_to_and_asked_and_is_taken_up_again_only_where_nothing_is_los
     // What Gemini leaves behind when it loads a session has its next start remove the conversation.
     let before = gemini.wait_for_chat("echo: hello", DEADLINE);
     let refused = stage.sandbox.world().run(&stage.lariat().args(["resume", handle, "and now"]));
-    assert_ne!(refused.code(), 0);
+    assert_eq!(refused.code(), 3, "{refused:?}");
     assert!(refused.stderr.contains("general.sessionRetention.enabled"), "{refused:?}");
     gemini.headless("other", &[]).output(DEADLINE).expect_success();
     assert!(before.exists(), "nothing of it is lost");

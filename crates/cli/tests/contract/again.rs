@@ -140,7 +140,7 @@ fn gemini_goes_on_where_nothing_is_lost_and_forks_without_a_terminal() {
     // As Gemini comes it would remove what was resumed: nothing is started, and nothing is touched.
     for verb in ["resume", "fork"] {
         let refused = stage.sandbox.world().run(&stage.lariat().args([verb, &handle, "no", "--headless"]));
-        assert_eq!(refused.code(), 2, "{refused:?}");
+        assert_eq!(refused.code(), 3, "{refused:?}");
         assert!(refused.stderr.contains("general.sessionRetention.enabled"), "{refused:?}");
     }
     assert!(!stage.model.prompts().iter().any(|p| p == "no"));

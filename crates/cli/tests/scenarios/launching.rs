@@ -174,6 +174,17 @@ fn s18_an_agent_that_dies_first_leaves_no_row_and_says_why() {
 }
 
 #[test]
+fn s18_nor_does_one_that_takes_a_second_to_find_that_it_cannot_run() {
+    let sandbox = Sandbox::new("s18-later");
+    install(&sandbox, "claude", "sleep 1; echo no login >&2; exit 9");
+    let order = lariat(&sandbox, &["launch", "claude", "--headless", "-p", "fix it"]);
+    let failed = sandbox.world().run(&order.env("LARIAT_TAKES", "up:60000"));
+    assert_eq!(failed.code(), 1, "{failed:?}");
+    assert!(failed.stderr.contains("no login") && failed.stderr.contains("code 9"), "{}", failed.stderr);
+    assert!(list(&sandbox).sessions().is_empty());
+}
+
+#[test]
 fn what_a_script_around_an_agent_says_first_does_not_hide_its_id() {
     let sandbox = Sandbox::new("says-first");
     let id = "01a1de24-3535-7512-88ed-744b178748bc";
@@ -512,19 +523,16 @@ fn s09_a_script_that_stays_when_its_agent_is_killed_is_not_at_work() {
     let seen = list(&sandbox);
     seen.expect(id, "interrupted", None);
     let row = seen.session(id);
-    // Its script has the terminal, so nothing can take its place yet.
-    assert_eq!(
-        (&row["handle"], &row["live"], &row["restorable"]),
-        (&handle.into(), &false.into(), &false.into()),
-        "{row}"
-    );
+    let told = (&row["handle"], &row["live"], &row["restorable"]);
+    assert_eq!(told, (&handle.into(), &false.into(), &true.into()), "{row}");
     assert_eq!(seen.unbound(), Vec::<i32>::new());
-    let refused = ask(&sandbox, &["resume", handle]);
-    assert_ne!(refused.code(), 0, "{refused:?}");
-    list(&sandbox).expect(id, "interrupted", None);
-    assert!(alive(&sandbox, pid(&launched)) && real().is_none(), "{refused:?}");
-    assert_eq!(ask(&sandbox, &["kill", handle]).code(), 0);
+    assert!(alive(&sandbox, pid(&launched)) && real().is_none(), "looking ends nothing");
+    // To end what it left explains no end of its own.
+    let killed = ask(&sandbox, &["kill", handle]).expect_success();
+    assert!(killed.stdout.contains("had ended before: interrupted"), "{killed:?}");
     wait_until("the script is gone", DEADLINE, || !alive(&sandbox, pid(&launched)));
+    list(&sandbox).expect(id, "interrupted", None);
+    assert_eq!(list(&sandbox).session(id)["restorable"], false);
 }
 
 #[test]

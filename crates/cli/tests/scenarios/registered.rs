@@ -225,6 +225,21 @@ fn a_pid_with_another_start_time_is_stale() {
 }
 
 #[test]
+fn nor_does_it_tell_of_its_own_process_that_the_session_it_names_is_gone() {
+    let sandbox = Sandbox::new("restarted-own");
+    let claude = ClaudeStore::of(&sandbox);
+    let agent = sandbox.lookalike("claude", &["--session-id", &id(1)]);
+    let start = started(agent.outside_pid().expect("alive"));
+    claude
+        .register(&agent, &id(1))
+        .says("busy")
+        .with("procStart", json!((start - 1).to_string()))
+        .with("startedAt", json!(crate::moment::now() + 1000));
+    claude.session(&id(1)).asked("fix it");
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid()));
+}
+
+#[test]
 fn an_entry_of_another_machine_cannot_be_checked() {
     let sandbox = Sandbox::new("machine");
     let claude = ClaudeStore::of(&sandbox);

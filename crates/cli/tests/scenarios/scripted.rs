@@ -10,10 +10,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Stdin, wait_until};
+use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Signal, Stdin, wait_until};
 use serde_json::json;
 
-use crate::asking::{ask, id, list};
+use crate::asking::{ask, id, lariat, list};
 use crate::claude_store::ClaudeStore;
 use crate::codex_store::CodexStore;
 use crate::gemini_store::GeminiStore;
@@ -216,6 +216,68 @@ fn a_script_in_its_package_is_told_by_where_it_lies() {
     }
     seen.expect(&id(6), "interrupted", None);
     assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+}
+
+#[test]
+fn s09_whatever_agent_a_script_called_and_outlived_is_dead() {
+    let sandbox = Sandbox::new("called");
+    let gate = sandbox.root().join("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let thread = json!({"type": "thread.started", "thread_id": id(2)});
+    for (name, says) in [("codex", format!("echo '{thread}'")), ("pi", ":".into()), ("gemini", ":".into())] {
+        let native = sandbox.install_copy(&format!("native/{name}"), &lariat_testkit::built("lariat-lookalike"));
+        let (path, gate) = (native.display(), gate.display());
+        let called = format!("until [ \"$(readlink /proc/$!/exe)\" = '{path}' ]; do :; done");
+        let script = format!("'{path}' \"$@\" <&0 &\n{called}\n{says}\nwait\nread x < '{gate}'");
+        sandbox.install(name, &put(&sandbox, name, &script));
+        let order = lariat(&sandbox, &["launch", name, "--headless", "-p", "fix it", "--json"]);
+        let launching = sandbox.spawn(&order.env("LARIAT_TAKES", "up:60000"));
+        let program = native.display().to_string();
+        let called = || sandbox.processes().into_iter().find(|p| p.argv.first() == Some(&program));
+        wait_until("the script has called it", DEADLINE, || called().is_some());
+        let agent = called().expect("it lives");
+        let given = agent.argv.iter().skip_while(|word| *word != "--session-id").nth(1);
+        let native = given.cloned().unwrap_or_else(|| id(2));
+        match name {
+            "codex" => drop(CodexStore::of(&sandbox).thread(&native).asked("fix it")),
+            "pi" => drop(PiStore::of(&sandbox).session(&native).asked("fix it")),
+            _ => drop(GeminiStore::of(&sandbox).session(&native).asked("fix it")),
+        }
+        let launched = launching.output(DEADLINE).expect_success().json();
+        assert_eq!(launched["native_id"], *native);
+        assert_eq!(list(&sandbox).session(&native)["status"], "working");
+        agent.signal(Signal::KILL);
+        wait_until("it is gone", DEADLINE, || !sandbox.processes().iter().any(|p| p.pid == agent.pid));
+        let seen = list(&sandbox);
+        seen.expect(&native, "interrupted", None);
+        let row = seen.session(&native);
+        assert_eq!((&row["live"], &row["restorable"]), (&json!(false), &json!(true)), "{row:#}");
+        assert_eq!(seen.unbound(), Vec::<i32>::new(), "{}", seen.text);
+        let handle = launched["handle"].as_str().expect("a handle");
+        let killed = ask(&sandbox, &["kill", handle, "--json"]).expect_success().json();
+        assert_eq!(killed["ended"], json!([launched["pid"]]), "{killed}");
+        list(&sandbox).expect(&native, "interrupted", None);
+    }
+}
+
+#[test]
+fn what_a_script_of_a_person_s_called_is_gone_though_the_script_stays() {
+    let sandbox = Sandbox::new("called-by-hand");
+    let native = sandbox.install_copy("native/claude", &lariat_testkit::built("lariat-lookalike"));
+    let claude = put(&sandbox, "claude", &format!("'{}' \"$@\" < /dev/null &\nwait", native.display()));
+    let script = shell(&sandbox, &[text(&claude), "--session-id", &id(1)]);
+    let program = native.display().to_string();
+    let called = || sandbox.processes().into_iter().find(|p| p.argv.first() == Some(&program));
+    wait_until("the script has called it", DEADLINE, || called().is_some());
+    let agent = called().expect("it lives");
+    let store = ClaudeStore::of(&sandbox);
+    let _entry = store.register_as(agent.pid, agent.outside, &id(1)).says("busy");
+    drop(store.session(&id(1)).asked("fix it"));
+    list(&sandbox).expect(&id(1), "working", Some(agent.pid));
+    agent.signal(Signal::KILL);
+    wait_until("it is gone", DEADLINE, || called().is_none());
+    list(&sandbox).expect(&id(1), "interrupted", None);
+    assert!(script.exit().is_none(), "the script stays");
 }
 
 #[test]

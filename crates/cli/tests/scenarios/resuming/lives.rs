@@ -39,6 +39,41 @@ fn what_was_cut_off_and_gone_on_with_elsewhere_is_not_brought_back() {
 }
 
 #[test]
+fn what_a_script_called_comes_back_in_the_place_of_that_script() {
+    let stage = Stage::new("life-called");
+    let (own, real) = (stage.sandbox.root().join("own/claude"), stage.sandbox.root().join("own/real/claude"));
+    std::fs::create_dir_all(real.parent().expect("a folder")).expect("a folder");
+    std::fs::copy(&own, &real).expect("the agent");
+    let stays = format!("#!/bin/sh\n'{}' \"$@\" <&0 &\nwait\nsleep 987654\n", real.display());
+    std::fs::write(&own, stays).expect("a script");
+    let launched = stage.launch("a", &["--on-exit", "echo $LARIAT_STATUS >> $HOME/ended"]);
+    let process = |pid: &Value| stage.sandbox.processes().into_iter().find(|p| *pid == i64::from(p.pid));
+    let crash = || {
+        let row = list(&stage.sandbox).session(launched.id()).clone();
+        process(&row["pid"]).expect("it lives").signal(Signal::KILL);
+        stage.until(&launched, "interrupted");
+    };
+    crash();
+    assert!(process(&launched.told["pid"]).is_some(), "the script stays");
+    let seen = list(&stage.sandbox);
+    let row = seen.session(launched.id());
+    assert_eq!((&row["live"], &row["restorable"]), (&false.into(), &true.into()), "{row:#}");
+    let shown = crate::asking::ask(&stage.sandbox, &["ls"]).stdout;
+    assert!(shown.contains(launched.handle()) && shown.contains("cut off"), "{shown}");
+    let told = stage.act(&["restore", "--yes"]);
+    assert_eq!(told["restore"][0]["outcome"], "restored", "{told}");
+    stage.until(&launched, "working");
+    assert_eq!((stage.runs("--resume"), process(&launched.told["pid"]).is_none()), (1, true));
+    let heard = || std::fs::read_to_string(stage.sandbox.home().join("ended")).unwrap_or_default();
+    assert_eq!(heard(), "interrupted\n", "of the first end");
+    crash();
+    stage.act(&["kill", launched.handle()]);
+    stage.until(&launched, "interrupted");
+    stage.act(&["restore", "--yes"]);
+    assert_eq!(stage.runs("--resume"), 1, "never again");
+}
+
+#[test]
 fn nor_after_a_reboot() {
     let mut stage = Stage::new("life-after-boot");
     let launched = stage.launch("a", &[]);
