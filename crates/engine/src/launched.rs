@@ -29,6 +29,7 @@ use crate::after::{self, After};
 use crate::ask;
 use crate::records::{self, Wishes, of_each};
 use crate::start;
+use crate::up;
 
 /// How much later than an exit a record may lie and still belong to that run.
 pub const AFTERMATH: i64 = 10_000;
@@ -297,7 +298,7 @@ impl Launched {
         if record.native_id.is_none() {
             // Whoever launched it may have been killed before the agent showed it.
             let adapter = lariat_adapters::named(&record.agent);
-            record.native_id = adapter.and_then(|adapter| start::id_in_output(folder, adapter));
+            record.native_id = adapter.and_then(|adapter| up::id_in_output(folder, adapter));
         }
         let mut unread = Vec::new();
         // In this order: what the last run left goes the other way round.

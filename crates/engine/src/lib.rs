@@ -49,6 +49,7 @@ pub mod sockets;
 pub mod start;
 pub mod stop;
 pub mod target;
+mod up;
 pub mod usage;
 pub mod worktree;
 

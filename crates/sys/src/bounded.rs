@@ -142,10 +142,18 @@ mod tests {
 
     #[test]
     fn one_that_hangs_is_ended_and_one_left_behind_keeps_nobody_waiting() {
-        let (ran, out, _) = heard("echo $$; while :; do read x < /dev/zero; done", Duration::from_millis(300));
-        assert!(matches!(ran, Ran::Late), "{ran:?}");
-        let pid: u32 = out.trim().parse().unwrap();
-        assert!(crate::process::Stat::read(pid).is_err(), "it is ended and reaped");
+        // It has the other end of a pipe, from its very beginning: nobody knows how far it comes.
+        let (mut ours, theirs) = io::pipe().unwrap();
+        let mut hangs = sh("while :; do read x < /dev/zero; done");
+        let ran = run(
+            hangs.stdin(theirs),
+            Some(Instant::now() + Duration::from_millis(100)),
+            |i| Ok(Some(i)),
+            &mut |_, _| Ok(()),
+        );
+        drop(hangs);
+        assert!(matches!(ran, Ok(Ran::Late)), "{ran:?}");
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0, "it is ended");
         let began = Instant::now();
         let (ran, out, _) = heard("sleep 600 & echo $!", Duration::from_secs(20));
         assert!(matches!(ran, Ran::Ended(_)) && began.elapsed() < Duration::from_secs(10), "{ran:?}");

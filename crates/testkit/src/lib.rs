@@ -17,6 +17,7 @@ pub mod acp;
 pub mod actor;
 pub mod agents;
 pub mod database;
+pub mod forking;
 pub mod gateway;
 pub mod lookalike;
 pub mod model;
@@ -27,8 +28,11 @@ pub mod terminal;
 mod wait;
 pub mod world;
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
 
+pub use forking::{copy_program, put_program};
 pub use gateway::Gateway;
 pub use lookalike::Lookalike;
 pub use model::Model;
@@ -51,6 +55,19 @@ fn find_built(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().expect("the path of the running test");
     // target/PROFILE/deps/TEST or target/PROFILE/PROGRAM
     test.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// A port for a program that must be told one: another each time, and none that the kernel gives to anybody by itself.
+///
+/// # Panics
+/// When there is none.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000).expect("small");
+    (0..2000)
+        .map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed))
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
 }
 
 /// The top of the checkout this crate was built from.

@@ -29,7 +29,7 @@ use std::{
 };
 
 use crate::{
-    Child, Lookalike, Output, Program, Size, Terminal, World, find_built, workspace,
+    Child, Lookalike, Output, Program, Size, Terminal, World, copy_program, find_built, forking, workspace,
     world::{Ground, Process},
 };
 
@@ -182,7 +182,7 @@ impl Sandbox {
     pub fn git(&self, folder: &Path, args: &[&str]) -> String {
         let mut git = Command::new("git");
         git.current_dir(folder).args(args).env_clear().envs(&*self.environment());
-        let output = git.output().expect("git can be run");
+        let output = forking::run(&mut git).expect("git can be run");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "git {args:?} in {}: {said}", folder.display());
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -215,7 +215,7 @@ impl Sandbox {
         drop(fs::remove_file(&copy));
         fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder in the sandbox's bin");
         if fs::hard_link(program, &copy).is_err() {
-            fs::copy(program, &copy).expect("a copy in the sandbox's bin");
+            copy_program(program, &copy);
         }
         copy
     }

@@ -5,7 +5,7 @@
 
 use std::{fs, path::PathBuf};
 
-use lariat_testkit::Sandbox;
+use lariat_testkit::{Sandbox, copy_program};
 use serde_json::{Value, json};
 
 /// The program under test.
@@ -17,8 +17,7 @@ fn ccusage(sandbox: &Sandbox) -> PathBuf {
     let native = lariat_testkit::agents::file(&format!("@ccusage/ccusage-linux-{machine}/bin/ccusage"));
     // The package has it without the right to be run.
     let copy = sandbox.root().join("ccusage");
-    fs::copy(native, &copy).expect("a copy of ccusage");
-    fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a program");
+    copy_program(&native, &copy);
     copy
 }
 

@@ -6,7 +6,7 @@ mod telling;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use lariat_testkit::{Child, DEADLINE, Exit, Lookalike, Sandbox, Signal, wait_until};
+use lariat_testkit::{Child, DEADLINE, Exit, Lookalike, Sandbox, Signal, put_program, wait_until};
 use serde_json::{Value, json};
 use telling::life;
 
@@ -434,8 +434,7 @@ fn a_unit_is_written_and_taken_away_and_one_of_somebody_else_is_left() {
     let (path, socket) = (folder.join("lariat.service"), folder.join("lariat.socket"));
     // A systemd that only notes what it was told.
     let (noted, fake) = (sandbox.root().join("noted"), sandbox.root().join("own-systemctl"));
-    fs::write(&fake, format!("#!/bin/sh\necho $@ >> {}\n", noted.display())).expect("a script");
-    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&fake, format!("#!/bin/sh\necho $@ >> {}\n", noted.display()));
     sandbox.install("systemctl", &fake);
     ask(&sandbox, &["daemon", "install", "--http", "4700"]).expect_success();
     let unit = fs::read_to_string(&path).expect("a unit");
@@ -449,7 +448,7 @@ fn a_unit_is_written_and_taken_away_and_one_of_somebody_else_is_left() {
     }
     // One that cannot be asked keeps no unit from being taken away; and that is said.
     ask(&sandbox, &["daemon", "install"]).expect_success();
-    fs::write(&fake, "#!/bin/sh\necho no bus >&2; exit 1\n").expect("a script");
+    put_program(&fake, "#!/bin/sh\necho no bus >&2; exit 1\n");
     let before = fs::read_to_string(&path).expect("a unit");
     assert_eq!(ask(&sandbox, &["daemon", "install", "--http", "4701"]).code(), 1);
     assert_eq!(fs::read_to_string(&path).expect("as it was"), before);

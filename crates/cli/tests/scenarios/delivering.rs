@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use lariat_daemon::deliver::sign::sign;
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, free_port, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
@@ -380,12 +380,12 @@ fn a_command_runs_once_and_what_nobody_takes_is_a_dead_letter() {
     let sandbox = Sandbox::new("command");
     let told = sandbox.root().join("told");
     let run = format!("echo $LARIAT_EVENT $LARIAT_ID $LARIAT_REASON >> {}; exit 3", told.display());
-    let gone = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port that nobody has");
+    let gone = free_port();
     settings(
         &sandbox,
         &format!(
             "[[command]]\nrun = \"{run}\"\nevents = [\"session.waiting\"]\n\
-             [[webhook]]\nurl = \"http://{gone}/\"\nevents = [\"session.waiting\"]\n"
+             [[webhook]]\nurl = \"http://127.0.0.1:{gone}/\"\nevents = [\"session.waiting\"]\n"
         ),
     );
     start(&sandbox);

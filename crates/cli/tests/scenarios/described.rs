@@ -2,10 +2,9 @@
 //! and nothing more is ever said.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use lariat_testkit::{DEADLINE, Output, Sandbox, Signal, wait_for, wait_until};
+use lariat_testkit::{DEADLINE, Output, Sandbox, Signal, copy_program, put_program, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list};
@@ -63,9 +62,7 @@ impl Stage {
     fn new(name: &str) -> Stage {
         let sandbox = Sandbox::new(name);
         let program = sandbox.root().join("own/parrot");
-        fs::create_dir_all(program.parent().expect("a folder")).expect("a folder");
-        fs::write(&program, PARROT).expect("a script");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+        put_program(&program, PARROT);
         sandbox.install("parrot", &program);
         for folder in [".config/lariat", ".parrot"] {
             fs::create_dir_all(sandbox.home().join(folder)).expect("a folder");
@@ -284,7 +281,7 @@ fn what_an_interpreter_runs_is_the_agent_and_not_the_interpreter() {
     let stage = Stage::new("described-interpreted");
     let script = stage.sandbox.root().join("own/parrot");
     let other = stage.sandbox.root().join("own/other");
-    fs::copy(&script, &other).expect("another program");
+    copy_program(&script, &other);
     let settings = format!(
         "[[agent]]\nname = \"parrot\"\ncommand = [\"sh\", \"{}\"]\nsession_id = [\"--session\", \"{{id}}\"]\n",
         script.display()

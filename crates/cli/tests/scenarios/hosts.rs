@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, wait_for, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Key, Lookalike, Output, Sandbox, Signal, put_program, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{self, Answer, id, lariat, through};
@@ -45,10 +45,7 @@ fn desk(name: &str) -> Sandbox {
 
 /// Puts a shell script on the PATH of a machine.
 fn script(sandbox: &Sandbox, name: &str, line: &str) {
-    let path = sandbox.root().join("bin").join(name);
-    let _ = fs::remove_file(&path);
-    fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("a script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&sandbox.root().join("bin").join(name), format!("#!/bin/sh\n{line}\n"));
 }
 
 /// A machine that `ssh NAME` reaches from the desk.

@@ -5,9 +5,9 @@ mod claims;
 mod terminals;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
-use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Lookalike, Output, Sandbox, Signal, copy_program, put_program, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{LARIAT, ask, id, lariat, list};
@@ -42,9 +42,7 @@ fn alive(sandbox: &Sandbox, pid: i32) -> bool {
 /// Puts a program of the test's own in an agent's place.
 pub fn install(sandbox: &Sandbox, name: &str, script: &str) {
     let path = sandbox.root().join("own").join(name);
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&path, format!("#!/bin/sh\n{script}\n"));
     sandbox.install(name, &path);
 }
 
@@ -356,13 +354,12 @@ fn what_left_something_behind_keeps_its_handle_until_that_is_ended() {
 fn one_that_was_replaced_meanwhile_launches_all_the_same() {
     let sandbox = with_agents("replaced");
     let own = sandbox.root().join("own/lariat");
-    fs::create_dir_all(own.parent().expect("a folder")).expect("a folder");
-    fs::copy(LARIAT, &own).expect("a program");
+    copy_program(Path::new(LARIAT), &own);
     let path = own.to_str().expect("UTF-8");
     let order = sandbox.program(path).args(["launch", "claude", "--json", "--worktree"]);
     let launching = hold_as(&sandbox, order, "worktree.copied");
     let later = own.with_extension("later");
-    fs::copy(LARIAT, &later).expect("a later one");
+    copy_program(Path::new(LARIAT), &later);
     fs::rename(&later, &own).expect("it is replaced");
     let (code, launched) = launching.go_on();
     assert_eq!(code, 0, "{launched}");

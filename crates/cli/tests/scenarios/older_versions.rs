@@ -3,9 +3,8 @@
 //! Seen red: `gemini`, `takes_ids` always; `pi`, `takes_input` always.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
-use lariat_testkit::{DEADLINE, Sandbox, wait_until};
+use lariat_testkit::{DEADLINE, Sandbox, put_program, wait_until};
 
 use crate::asking::{ask, id, list};
 
@@ -13,11 +12,9 @@ use crate::asking::{ask, id, list};
 pub fn install(sandbox: &Sandbox, agent: &str, (package, script): (&str, &str), version: &str, text: &str) {
     let folder = sandbox.root().join("packages").join(package);
     let script = folder.join(script);
-    fs::create_dir_all(script.parent().expect("a folder")).expect("a folder");
     let described = format!("{{\"name\":\"@some/{package}\",\"version\":\"{version}\"}}");
+    put_program(&script, format!("#!/bin/sh\n{text}\nexec 3<>pipe\nread x <&3\n"));
     fs::write(folder.join("package.json"), described).expect("a package");
-    fs::write(&script, format!("#!/bin/sh\n{text}\nexec 3<>pipe\nread x <&3\n")).expect("a script");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a mode");
     sandbox.install(agent, &script);
     sandbox.run(["mkfifo", "pipe"]).expect_success();
 }

@@ -4,12 +4,11 @@
 //! same `lariat`, and fails if anything is not as it says. What the browser may not find on this machine
 //! (`make test` installs it) fails too: a page nobody has looked at is no page.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lariat_testkit::{DEADLINE, Sandbox, built, wait_until, workspace};
+use lariat_testkit::{DEADLINE, Sandbox, built, put_program, wait_until, workspace};
 use serde_json::json;
 
 use crate::asking::{ask, id};
@@ -83,8 +82,7 @@ pub fn a_day(name: &str) -> Sandbox {
     for project in ["migration", "parser"] {
         for tool in ["suite", "migrate"] {
             let path = sandbox.project(project).join(tool);
-            fs::write(&path, SUITE).expect("a tool");
-            fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a tool that can be run");
+            put_program(&path, SUITE);
         }
     }
     launch(&sandbox, "migration", &["-p", "Write the addresses migration"], "running Bash ./migrate");

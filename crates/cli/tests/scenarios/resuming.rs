@@ -7,10 +7,9 @@ mod shutdown;
 mod untold;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lariat_testkit::{Child, DEADLINE, Output, Sandbox, Signal, wait_until};
+use lariat_testkit::{Child, DEADLINE, Output, Sandbox, Signal, put_program, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, lariat, list, through};
@@ -51,9 +50,7 @@ rm "$entry"
 /// Puts that agent there as `claude`.
 pub fn install(sandbox: &Sandbox) {
     let path = sandbox.root().join("own/claude");
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(&path, format!("#!/bin/sh\n{AGENT}")).expect("a script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&path, format!("#!/bin/sh\n{AGENT}"));
     sandbox.install("claude", &path);
 }
 

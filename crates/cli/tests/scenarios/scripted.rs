@@ -7,10 +7,10 @@
 //! launched; in `pi::bind`, `uses_store`, an empty home.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Signal, Stdin, wait_until};
+use lariat_testkit::{Child, DEADLINE, Lookalike, Sandbox, Signal, Stdin, put_program, wait_until};
 use serde_json::json;
 
 use crate::asking::{ask, id, lariat, list};
@@ -23,9 +23,7 @@ use crate::pi_store::PiStore;
 /// Puts a script where an agent would be. Left alone it waits for ever.
 pub fn put(sandbox: &Sandbox, name: &str, text: &str) -> PathBuf {
     let path = sandbox.root().join("scripts").join(name);
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(&path, format!("#!/bin/sh\n{text}\nread x\n")).expect("a script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&path, format!("#!/bin/sh\n{text}\nread x\n"));
     path
 }
 

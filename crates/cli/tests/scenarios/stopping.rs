@@ -7,7 +7,7 @@
 
 use std::fs;
 
-use lariat_testkit::{DEADLINE, Exit, Lookalike, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Exit, Lookalike, Sandbox, Signal, put_program, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
@@ -370,9 +370,7 @@ fn launched_with_a_stray(sandbox: &Sandbox, mode: &[&str]) -> (Value, i32) {
     let leave = format!("env -i setsid sh -c 'echo $$ > {0}.tmp; mv {0}.tmp {0}; exec sleep 1000' &", file.display());
     let script = format!("#!/bin/sh\n({leave})\nexec {}/bin/claude \"$@\"\n", sandbox.root().display());
     let path = sandbox.root().join("own/claude");
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(&path, script).expect("a script");
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    put_program(&path, script);
     let search = format!("{}:/usr/bin:/bin", path.parent().expect("a folder").display());
     let program = lariat(sandbox, &[&["launch", "claude", "--json"], mode].concat()).env("PATH", search);
     let launched = sandbox.world().run(&program).expect_success().json();

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
-use lariat_testkit::{DEADLINE, Output, Sandbox, Signal, Stdin, wait_until};
+use lariat_testkit::{DEADLINE, Output, Sandbox, Signal, Stdin, copy_program, wait_until};
 
 use crate::asking::{Answer, LARIAT, ask, id, list, through};
 use crate::claude_store::ClaudeStore;
@@ -185,7 +185,7 @@ fn one_that_another_user_runs_with_our_home_is_not_gone() {
     let home = tmp.join("home");
     fs::create_dir(&home).expect("a home");
     [&tmp, &home].iter().for_each(|folder| mode(folder, 0o777));
-    fs::copy(LARIAT, tmp.join("lariat")).expect("a program that they reach");
+    copy_program(Path::new(LARIAT), &tmp.join("lariat"));
     let (claude, codex, pi) = (ClaudeStore::of(&sandbox), CodexStore::of(&sandbox), PiStore::of(&sandbox));
     let agents = ["claude", "codex", "pi"].map(|name| sandbox.lookalike(name, &[]));
     drop(claude.session(&id(1)).asked("fix it"));

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lariat_testkit::{Child, DEADLINE, Lookalike, Output, Sandbox, Signal, wait_until};
+use lariat_testkit::{Child, DEADLINE, Lookalike, Output, Sandbox, Signal, put_program, wait_until};
 use serde_json::{Value, json};
 
 use crate::asking::{ask, list};
@@ -220,8 +220,7 @@ fn without_a_scope_to_be_had_an_agent_begins_in_the_unit_and_outlives_it() {
     let sandbox = &systemd.sandbox;
     drop(Lookalike::program(sandbox, "claude"));
     let broken = sandbox.root().join("own-systemd-run");
-    fs::write(&broken, "#!/bin/sh\nexit 1\n").expect("a script");
-    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&broken, "#!/bin/sh\nexit 1\n");
     sandbox.install("systemd-run", &broken);
     ask(sandbox, &["daemon", "install", "--http", "0"]).expect_success();
     let served = Served::running(sandbox);

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, wait_until};
+use lariat_testkit::{DEADLINE, Lookalike, Sandbox, Signal, put_program, wait_until};
 use serde_json::{Value, json};
 use tungstenite::client::IntoClientRequest as _;
 use tungstenite::{Error, Message, WebSocket};
@@ -248,9 +248,7 @@ impl Browser {
 /// A session whose program is a script.
 fn launch(sandbox: &Sandbox, script: &str) -> String {
     let path = sandbox.root().join("own/claude");
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&path, format!("#!/bin/sh\n{script}\n"));
     sandbox.install("claude", &path);
     let launched = ask(sandbox, &["launch", "claude", "--json", "--force"]).expect_success().json();
     launched["handle"].as_str().expect("a handle").to_owned()

@@ -4,10 +4,9 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use lariat_testkit::Sandbox;
+use lariat_testkit::{Sandbox, copy_program, put_program};
 
 use crate::asking::{ask, list};
 use crate::worktrees::{clean, end, index, launch, put, saved, tree, with_agent};
@@ -253,8 +252,7 @@ fn a_worktree_is_apart_from_the_checkout_it_lies_in() {
 fn arm(sandbox: &Sandbox, repo: &Path) -> std::path::PathBuf {
     let trace = sandbox.root().join("ran");
     let trap = sandbox.root().join("trap");
-    fs::write(&trap, format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\nexit 0\n", trace.display())).expect("a trap");
-    fs::set_permissions(&trap, fs::Permissions::from_mode(0o755)).expect("a mode");
+    put_program(&trap, format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\nexit 0\n", trace.display()));
     let trap = at(&trap);
     for (key, value) in [
         ("core.fsmonitor", trap),
@@ -295,9 +293,7 @@ fn arm(sandbox: &Sandbox, repo: &Path) -> std::path::PathBuf {
         "pre-auto-gc",
         "post-rewrite",
     ] {
-        drop(fs::remove_file(hooks.join(hook)));
-        put(&hooks.join(hook), fs::read(trap).expect("the trap"));
-        fs::set_permissions(hooks.join(hook), fs::Permissions::from_mode(0o755)).expect("a mode");
+        copy_program(Path::new(trap), &hooks.join(hook));
     }
     trace
 }

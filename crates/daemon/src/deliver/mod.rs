@@ -43,6 +43,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// What is owed to whom.
 pub struct Deliver {
     outbox: Outbox,
+    /// Held whenever the outbox changes, too: what is told once more just as it was taken is owed anew, on disk and here.
     state: Mutex<State>,
     stirred: Condvar,
 }
@@ -81,10 +82,12 @@ impl Deliver {
 
     /// Makes one thing owed; it is told once [`start`] is called.
     pub fn keep(&self, owed: &Owed) -> std::io::Result<()> {
-        if !self.has(&owed.id) {
+        let mut state = self.lock();
+        let all = state.owed.entry(owed.told()).or_default();
+        if all.iter().all(|o| o.id != owed.id) {
             self.outbox.put(owed)?;
-            let without = Owed { body: String::new(), ..owed.clone() };
-            self.lock().owed.entry(owed.told()).or_default().push(without);
+            point("deliver.owed");
+            all.push(Owed { body: String::new(), ..owed.clone() });
         }
         Ok(())
     }
@@ -113,12 +116,9 @@ pub fn owe(daemon: &Arc<Daemon>, events: &[Arc<Event>]) {
                 daemon.log.error("outbox full", format!("{} is not told of {}", owed.how, owed.id));
                 continue;
             }
-            if let Err(e) = deliver.outbox.put(&owed) {
+            if let Err(e) = deliver.keep(&owed) {
                 daemon.log.error("outbox", format!("{} cannot be kept: {e}", owed.id));
-                continue;
             }
-            point("deliver.owed");
-            deliver.lock().owed.entry(hook.told.clone()).or_default().push(Owed { body: String::new(), ..owed });
         }
     }
     start(daemon);
@@ -161,8 +161,9 @@ fn serve(daemon: &Arc<Daemon>, told: &Told) {
         }
         drop(state);
         let outcome = attempt(daemon, &owed);
-        let settled = settle(daemon, owed, outcome);
+        point("deliver.sent");
         let mut state = deliver.lock();
+        let settled = settle(daemon, &mut state, owed, outcome);
         let all = state.owed.entry(told.clone()).or_default();
         match settled {
             Settled::Over(id) => all.retain(|o| o.id != id),
@@ -202,22 +203,21 @@ fn attempt(daemon: &Daemon, owed: &Owed) -> Result<(), Refused> {
     }
 }
 
-fn settle(daemon: &Daemon, owed: Owed, outcome: Result<(), Refused>) -> Settled {
+fn settle(daemon: &Daemon, state: &mut State, owed: Owed, outcome: Result<(), Refused>) -> Settled {
     let deliver = &daemon.deliver;
-    point("deliver.sent");
     let whole = || deliver.outbox.get(&owed.id);
     let (why, again) = match outcome {
         Ok(()) => {
             if let Err(e) = deliver.outbox.done(&owed) {
                 daemon.log.error("outbox", format!("{}: {e}", owed.id));
             }
-            deliver.lock().delivered += 1;
+            state.delivered += 1;
             return Settled::Over(owed.id);
         }
         Err(Refused::Now(why)) => (why, send::again(owed.tries + 1, Time(clock::now_ms()))),
         Err(Refused::Ever(why)) => (why, None),
     };
-    deliver.lock().failed += 1;
+    state.failed += 1;
     let tries = owed.tries + 1;
     daemon.log.error("delivery", format!("{} to {}: {why} (try {tries})", owed.id, shown(&owed)));
     let Some(whole) = whole() else { return Settled::Over(owed.id) };
@@ -229,7 +229,7 @@ fn settle(daemon: &Daemon, owed: Owed, outcome: Result<(), Refused>) -> Settled 
     if again.is_some() {
         return Settled::Later(Owed { body: String::new(), ..failed });
     }
-    deliver.lock().given_up += 1;
+    state.given_up += 1;
     deliver.outbox.keep_dead(DEAD);
     Settled::Over(failed.id)
 }

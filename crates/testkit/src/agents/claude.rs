@@ -4,12 +4,12 @@
 //! never sets a permission mode: the program's own default stays, and a test that wants prompts
 //! says `--permission-mode manual`.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, path::PathBuf, time::Duration};
+use std::{fs, path::Path, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 
 use super::{KEY, files_below, installed, openclaw, stay_at_home, version, wait_for_file};
-use crate::{Child, Model, Program, Sandbox, Terminal, wait_for};
+use crate::{Child, Model, Program, Sandbox, Terminal, put_program, wait_for};
 
 /// Claude Code in one sandbox.
 pub struct Claude<'a> {
@@ -73,8 +73,7 @@ impl<'a> Claude<'a> {
         let program = installed("@agentclientprotocol/claude-agent-acp/dist/index.js");
         let path = self.sandbox.root().join("claude-agent-acp");
         let script = format!("#!/bin/sh\nexec '{}' '{}' \"$@\"\n", openclaw::node().display(), program.display());
-        fs::write(&path, script).expect("a script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        put_program(&path, script);
         self.sandbox.install("claude-agent-acp", &path);
         self.sandbox.env("NO_BROWSER", "1");
     }

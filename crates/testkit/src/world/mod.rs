@@ -34,7 +34,7 @@ use program::text;
 pub use program::{Exit, Output, Program, Stdin};
 use serde_json::{Value, json};
 
-use crate::{DEADLINE, built};
+use crate::{DEADLINE, built, forking};
 
 /// The running world.
 pub struct World {
@@ -99,21 +99,22 @@ impl World {
         let (ours, theirs) = wire::pair().expect("a socket pair");
         let log = ground.streams.join("world.log");
         let stderr = File::create(&log).expect("the world's log");
-        let unshare = Command::new("unshare")
-            .args(["--fork", "--pid", "--mount", "--mount-proc", "--kill-child=KILL"])
-            .args(extra)
-            .arg("--")
-            .arg(built("lariat-world"))
-            .arg("--init")
-            .arg(ground.tmp)
-            .arg(ground.boot_id.unwrap_or(Path::new("")))
-            .args(&ground.keep)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(stderr)
-            .spawn();
+        let unshare = forking::start(
+            Command::new("unshare")
+                .args(["--fork", "--pid", "--mount", "--mount-proc", "--kill-child=KILL"])
+                .args(extra)
+                .arg("--")
+                .arg(built("lariat-world"))
+                .arg("--init")
+                .arg(ground.tmp)
+                .arg(ground.boot_id.unwrap_or(Path::new("")))
+                .args(&ground.keep)
+                .env_clear()
+                .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+                .stdin(Stdio::from(theirs))
+                .stdout(Stdio::null())
+                .stderr(stderr),
+        );
         let mut unshare = unshare.map_err(|e| format!("unshare: {e}"))?;
         let (ready, mut fds) = match wire::receive(&ours) {
             Ok(Some(packet)) => packet,

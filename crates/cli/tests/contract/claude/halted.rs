@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use lariat_testkit::{DEADLINE, Exit, Signal, agents::Claude, record::Store};
+use lariat_testkit::{DEADLINE, Exit, Signal, agents::Claude, copy_program, record::Store};
 use serde_json::json;
 
 use super::{FREE, last_result, reported};
@@ -85,7 +85,7 @@ fn started_by_the_file_of_its_version() {
     fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join(Claude::version());
     let real = fs::canonicalize(stage.sandbox.root().join("bin/claude")).expect("the program");
-    fs::hard_link(&real, &file).or_else(|_| fs::copy(&real, &file).map(drop)).expect("the program");
+    fs::hard_link(&real, &file).unwrap_or_else(|_| copy_program(&real, &file));
     let child = stage.sandbox.spawn(&stage.sandbox.program(file).args(["-p", "HOLD here hello"]));
     stage.model.wait_for_hold("here", DEADLINE);
     claude.wait_for_status("busy", DEADLINE);

@@ -1,16 +1,12 @@
 //! OpenCode's terminals of a server, and what a person takes back.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
-use lariat_testkit::{DEADLINE, Key, Signal, Stdin, agents::OpenCode};
+use lariat_testkit::{DEADLINE, Key, Signal, Stdin, agents::OpenCode, free_port};
 use serde_json::{Value, json};
 
 use crate::looks::{Row, Stage};
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port()
-}
 
 #[test]
 fn what_a_terminal_of_a_server_shows_is_not_over_and_a_dead_server_runs_nothing() {

@@ -2,10 +2,12 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
 
-use lariat_testkit::{DEADLINE, Exit, Key, Signal, Terminal, agents::OpenCode, record::Store, wait_for, wait_until};
+use lariat_testkit::{
+    DEADLINE, Exit, Key, Signal, Terminal, agents::OpenCode, free_port, record::Store, wait_for, wait_until,
+};
 use serde_json::{Value, json};
 
 use super::working;
@@ -186,7 +188,7 @@ fn post(port: u16, path: &str, body: &Value) -> Value {
 fn a_server_makes_nothing_live_but_the_turns_that_it_runs() {
     let stage = Stage::new("serve");
     let opencode = OpenCode::install(&stage.sandbox, &stage.model);
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let port = free_port();
     let server = opencode.serve(port);
     server.wait_for_stdout("listening", DEADLINE);
     let here = format!("directory={}", stage.sandbox.work().display());
